@@ -48,8 +48,8 @@ inline const uint8_t* GetVarint(const uint8_t* in, const uint8_t* end, uint64_t*
   return nullptr;
 }
 
-// The same, for whoever reads many: bytes behind `end` may be looked at, up to `readable`, so that
-// eight are taken at once.
+// The same for callers that read many: it may look at bytes after `end`, up to `readable`, and so
+// takes eight at once.
 [[gnu::always_inline]] inline const uint8_t* GetVarint(const uint8_t* in,
                                                        const uint8_t* end,
                                                        const uint8_t* readable,
@@ -74,7 +74,7 @@ inline const uint8_t* GetVarint(const uint8_t* in, const uint8_t* end, uint64_t*
   return in <= end ? in : nullptr;
 }
 
-// CRC-32C (Castagnoli, RFC 3720), with the SSE4.2 instruction where the processor has it.
+// CRC-32C (Castagnoli, RFC 3720). Uses the SSE4.2 instruction if the processor supports it.
 uint32_t Crc32c(const void* data, size_t size_bytes, uint32_t crc = 0);
 
 }  // namespace vramscope::base

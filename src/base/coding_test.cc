@@ -19,7 +19,7 @@ TEST(Varint, RoundTripsTheEdges) {
     uint64_t back = 0;
     EXPECT_EQ(GetVarint(buffer, end, &back), end);
     EXPECT_EQ(back, value);
-    // With more behind it, whatever that is.
+    // With more bytes after it, whatever they are.
     back = ~value;
     std::fill(end, std::end(buffer), uint8_t{0xff});
     EXPECT_EQ(GetVarint(buffer, end, std::end(buffer), &back), end);

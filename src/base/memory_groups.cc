@@ -58,7 +58,7 @@ void ReadText(const char* folder, const char* file, char (&text)[kBytes]) {
   CloseFile(fd);
 }
 
-// kNoLimit for "max" and what else is no number.
+// kNoLimit for "max" and for any text that is not a number.
 uint64_t NumberOf(const char* text) {
   if (*text < '0' || *text > '9')
     return kNoLimit;
@@ -108,8 +108,8 @@ uint64_t ParseBytes(const char* text, const char* key) {
 
 }  // namespace
 
-// The group and all above it. Inside of a container paths may be the host's: what is not there
-// below the mount is passed over, up to the container's own group.
+// The group and all above it. Inside a container the paths may be the host's: folders that do not
+// exist below the mount are skipped, up to the container's own group.
 void MemoryGroups::FindAbove(const char* root,
                              bool is_version_2,
                              const char* path,

@@ -6,14 +6,14 @@
 
 namespace vramscope::base {
 
-// The control groups (versions 1 and 2) whose memory limits hold for a process: whoever goes beyond
-// one is killed. Without heap, for use inside of the program.
+// The control groups (versions 1 and 2) whose memory limits apply to a process. The kernel kills a
+// process that exceeds one. Without heap, for use inside of the program.
 //
 // Find() once, before other threads ask. Then any thread, without locks.
 class MemoryGroups {
  public:
   // Looks where the process ("self" or its number) is and which of its groups, and of those above
-  // them, have a limit: four at most. `root` stands for "/" in tests.
+  // them, have a limit: four at most. Tests pass another `root` than "/".
   void Find(const char* process = "self", const char* root = "");
 
   size_t count() const { return count_; }
@@ -21,9 +21,9 @@ class MemoryGroups {
   const char* group(size_t index) const { return groups_[index].folder + groups_[index].mount; }
   // Its limit, or UINT64_MAX, as it is now: limits can be changed.
   uint64_t LimitBytes(size_t index) const;
-  // What is left of that. Caches of files count as left: the kernel gives them up for others. They
-  // are added only where less than `enough_bytes` are left without them, since the kernel adds them
-  // up when it is asked.
+  // The bytes that are left below the limit. Caches of files count as left: the kernel gives them
+  // up for others. They are added only where less than `enough_bytes` are left without them, since
+  // the kernel adds them up when it is asked.
   uint64_t FreeBytes(size_t index, uint64_t limit_bytes, uint64_t enough_bytes = UINT64_MAX) const;
 
  private:
@@ -31,7 +31,7 @@ class MemoryGroups {
   static constexpr size_t kMaxPathBytes = 1024;
   struct Group {
     char folder[kMaxPathBytes];
-    size_t mount;  // so many bytes of `folder`
+    size_t mount;  // bytes of `folder` before the group's path
     bool is_version_2;
   };
 
@@ -44,7 +44,7 @@ class MemoryGroups {
 // Bytes of the machine's memory that may be taken for good without anybody's being killed for want
 // of it: what is available to the machine and within the limits of the process's control groups,
 // less a margin of each. Reads files of /proc and /sys, and nothing else; errno is the caller's to
-// keep. `root` stands for "/" in tests.
+// keep. Tests pass another `root` than "/".
 uint64_t HostMemoryHeadroomBytes(const MemoryGroups& groups, const char* root = "");
 
 }  // namespace vramscope::base

@@ -100,7 +100,7 @@ util::Result<std::unique_ptr<CheckpointDriver>> CheckpointDriver::Load(const std
   }
   // The devices of the process, whichever of them this shell is meant to use.
   unsetenv("CUDA_VISIBLE_DEVICES");
-  // Nobody wants this program recorded or profiled.
+  // This program must not be recorded or profiled itself.
   unsetenv("CUDA_INJECTION64_PATH");
   if (const DriverAnswer answer{api.init(0)}; !answer.ok())
     return util::Status::Error("the NVIDIA driver does not start: " + answer.Text());

@@ -39,7 +39,7 @@ void Remember(int) {
 }
 
 std::string Sentence(const Target& target, const Outcome& outcome) {
-  // Without NVML nobody says how much.
+  // Without NVML the amount is unknown.
   const std::string amount = outcome.bytes != 0
                                  ? util::FormatBytes(outcome.bytes) + " of device memory"
                                  : "its device memory";

@@ -18,7 +18,7 @@
 #include "record/sample/nvml.h"
 #include "util/status.h"
 
-// What NVML says of a process, on each GPU.
+// NVML's figures of a process, on each GPU.
 namespace vramscope::cli {
 
 struct GpuFigure {
@@ -44,15 +44,15 @@ struct FreedOnGpu {
   std::string name;
   uint64_t bytes = 0;
 };
-// What the process gave back between the two, GPUs without anything left out: by its own figures
-// where NVML has them, else by those of the devices.
+// What the process freed between the two, without GPUs that have nothing. By its own figures if
+// NVML has them, otherwise by the devices'.
 std::vector<FreedOnGpu> FreedBetween(const std::vector<GpuFigure>& before,
                                      const std::vector<GpuFigure>& after);
 
 // What `yield` and `resume` share: their start, long calls with a line that shows how far they are,
 // and notes of them in the recording.
 
-// Who knows of a process and moves its memory.
+// The tools that `yield` and `resume` use to inspect a process and move its memory.
 struct Access {
   std::unique_ptr<Nvml> nvml;  // null where there is none
   std::unique_ptr<CheckpointDriver> driver;
@@ -62,7 +62,7 @@ struct Access {
 // Nothing is changed.
 util::Result<Access> OpenAccess(const Target& target);
 
-// While it lives, Ctrl-C and its kin end nothing: they are remembered.
+// While it lives, SIGINT and similar signals end nothing: they are remembered.
 class HeldInterrupts {
  public:
   HeldInterrupts();

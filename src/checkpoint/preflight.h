@@ -14,7 +14,7 @@ namespace vramscope::cli {
 
 struct Target {
   pid_t pid = 0;
-  uint64_t start_ticks = 0;    // with the number, it is nobody else
+  uint64_t start_ticks = 0;    // identifies the process together with its number
   std::string name;            // "python3"
   std::string live_directory;  // of the recording that it writes; "" where it writes none
 };
@@ -38,7 +38,7 @@ struct HostMemory {
 };
 
 // The least of MemAvailable and of what the limits of the process's control groups (both versions)
-// leave. Swap does not count. `root` stands for "/" in tests.
+// leave. Swap does not count. Tests pass another `root` than "/".
 HostMemory FreeHostMemory(pid_t pid, const std::string& root = "");
 
 // What can be known before the driver is asked to move a process's memory, and would break it.
@@ -51,7 +51,7 @@ std::string DescribeImmovable(const resolve::Movability& movability);
 // `*unchecked` is what could not be checked, "" where all could.
 util::Status CheckRecording(const Target& target, std::string* unchecked);
 
-// Whether the host takes so many bytes more from the process.
+// Whether the host has room for this many bytes of the process.
 util::Status CheckHostMemory(const Target& target, uint64_t bytes);
 
 }  // namespace vramscope::cli

@@ -37,12 +37,12 @@ constexpr int kLongestWaitUs = 20'000;
 
 struct Locked {
   util::UniqueFd file;   // not open where it is not ours to have
-  bool is_busy = false;  // another process has it
+  bool is_busy = false;  // another process holds the lock
   bool is_missing = false;
   std::string why;
 };
 
-// Those of this user that nobody else can enter.
+// Those of this user that other users cannot enter.
 std::vector<util::OwnedDirectory> FindDirectories(const std::vector<std::string>& shared) {
   std::vector<util::OwnedDirectory> found;
   for (const std::string& folder : shared) {
@@ -91,7 +91,7 @@ Locked OpenLocked(const util::OwnedDirectory& directory, const std::string& name
       locked.why = directory.path() + "/" + name + ": " + util::ErrnoText(errno);
       return locked;
     }
-    // Whoever had it may have removed it meanwhile.
+    // The other process may have removed it meanwhile.
     if (directory.StandsFor(name, *file)) {
       locked.file = std::move(*file);
       return locked;

@@ -12,10 +12,10 @@
 #include "util/owned_file.h"
 #include "util/status.h"
 
-// What `resume` must know of a process that `yield` took the device memory of. It is in a directory
-// that only this user can enter, and holds without the recording. The directory has a random name
-// in a folder that all users share, so that nobody can take the name, and is found again by its
-// owner and mode: in every session of the user, whatever its environment.
+// What `resume` needs about a process whose device memory `yield` took. It is in a directory that
+// only this user can enter, and holds without the recording. The directory has a random name in a
+// folder that all users share, so other users cannot take the name. Its owner and mode identify it
+// in every session of the user, whatever the environment.
 namespace vramscope::cli {
 
 struct YieldedDevice {

@@ -19,8 +19,8 @@ struct RawRecord {
   const uint8_t* readable_end = nullptr;  // of the chunk: what is behind the payload can be read
 };
 
-// Takes the next record off [*cursor, end) and moves the cursor behind it. False when what is left
-// is no whole record: nothing after it in this chunk can be trusted.
+// Takes the next record off [*cursor, end) and moves the cursor past it. False when the rest is not
+// a whole record: nothing after it in this chunk can be trusted.
 [[nodiscard]] inline bool NextRecord(const uint8_t** cursor,
                                      const uint8_t* end,
                                      RawRecord* record) {
@@ -55,7 +55,7 @@ struct DecodeVisitor {
   DeltaState* delta;
   bool ok = true;
 
-  // A number of so many bytes, unless the last of them says that there are more.
+  // A varint of kBytes bytes, unless its last byte says that more follow.
   template <size_t kBytes>
   [[gnu::always_inline]] bool GetOf(uint64_t* value) {
     if (static_cast<size_t>(end - in) < kBytes || in[kBytes - 1] >= 0x80)
@@ -68,7 +68,7 @@ struct DecodeVisitor {
     return true;
   }
   // A field that an older writer did not have is absent at the end of the payload: its default
-  // stays. Half a field is damage, and nothing behind it is read.
+  // stays. Half a field is damage, and nothing after it is read.
   [[gnu::always_inline]] bool Get(uint64_t* value) {
     if (in == end)
       return false;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// Values that stand in traces. Numbers are never reused; readers take an unknown one as "other".
+// Values that traces contain. Numbers are never reused; readers take an unknown one as "other".
 namespace vramscope::format {
 
 inline constexpr int32_t kCpuDevice = -1;
@@ -21,7 +21,7 @@ enum class MemoryKind : uint8_t {
   kIpcImport = 7,       // memory of another process, never added to a machine's total
   kExternal = 8,        // memory of a graphics client
   kOverflow = 9,        // the host's, where cuMemAlloc would have failed (run --overflow); the
-                        // device is the one that it stands in for
+                        // device: the one whose memory it replaces
 };
 
 enum class ImplicitKind : uint8_t {
@@ -43,7 +43,7 @@ enum class RecordingState : uint8_t { kPaused = 0, kRecording = 1, kStopped = 2 
 
 enum class TeardownKind : uint8_t { kPythonFinalisation = 0, kExit = 1, kMainReturned = 2 };
 
-// What a Name record says of the memory at an address.
+// What a Name record describes about the memory at an address.
 enum class NameKind : uint8_t {
   kTag = 0,  // the program's own name for an allocation or block
   kParameter = 1,
@@ -52,7 +52,7 @@ enum class NameKind : uint8_t {
   kOptimizerState = 4,  // name: the parameter's, detail: which state of it
   kPool = 5,            // the address is a memory pool's handle
   kPrivatePool = 6,     // of PyTorch's: the address is in one of its segments, name: its id
-  kCommunicator = 7,    // no record has it: a Communicator record says whose memory it is
+  kCommunicator = 7,    // never in a Name: a Communicator record names the owner
 };
 
 enum class PoolKind : uint8_t { kCreated = 0, kDefault = 1, kImported = 2 };

@@ -27,8 +27,8 @@
 namespace vramscope::format {
 
 inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
-// The first of it stand in a file from its beginning, so that anybody can tell whose it is; the
-// others once the header is whole.
+// Every file begins with the first of these bytes, so that its kind is known; the others follow
+// once the header is complete.
 inline constexpr size_t kEarlyMagicBytes = 4;
 inline constexpr uint16_t kMajorVersion = 1;
 inline constexpr uint16_t kMinorVersion = 6;
@@ -39,8 +39,8 @@ inline constexpr size_t kChunkBytes = 256 * 1024;
 inline constexpr size_t kMaxBlobBytes = 32 * 1024;
 // Deeper scopes count as the one around them.
 inline constexpr uint32_t kMaxScopeDepth = 64;
-// A stream seals what it has written whenever that has grown by an eighth in its chunk, or by so
-// many bytes; when its thread ends, and when the process begins to end.
+// A stream seals what it has written when its records have grown by an eighth of its chunk or by
+// this many bytes, when its thread ends, and when the process begins to end.
 inline constexpr size_t kSealEveryBytes = 1024;
 
 // A process that could not make its file leaves a symbolic link with this ending to the number of
@@ -59,25 +59,26 @@ inline constexpr char kPastExtension[] = ".past";
 // The cells of a notebook, written by the Python package (docs/FORMAT.md).
 inline constexpr char kCellsExtension[] = ".cells";
 inline constexpr char kCellsStart[] = "vramscope cells 1\n";
-// The stream of a past file that says what it stands for; all others are the live file's.
+// The stream of a past file that describes what the file replaces. All other streams are the live
+// file's.
 inline constexpr uint32_t kPastStream = UINT32_MAX;
 
 enum class WriterKind : uint16_t { kProbe = 0, kLauncher = 1, kPast = 2 };
 
 enum FileFlags : uint32_t {
-  kTicksAreTsc = 1u << 0,    // else ticks are CLOCK_MONOTONIC nanoseconds
+  kTicksAreTsc = 1u << 0,    // if not set, ticks are CLOCK_MONOTONIC nanoseconds
   kClosedCleanly = 1u << 1,  // the writer said goodbye
   kForked = 1u << 2,         // a copy of its parent, without exec since
 };
-// Flags as they stand in the header: the upper half is the lower one's complement.
+// Flags as the header stores them: the upper half is the complement of the lower half.
 constexpr uint32_t CheckedFlags(uint32_t flags) {
   return (flags & 0xffff) | (~flags << 16);
 }
 
 inline constexpr size_t kLossSlots = 32;
 
-// Whether a process waits for what is said of the first lack of memory that it is to learn of. The
-// launcher, which says it, puts kReported in the place of kAwaited.
+// Whether a process waits for the report of its first out-of-memory. The launcher, which says it,
+// puts kReported in the place of kAwaited.
 enum ReportWait : uint32_t { kNotAwaited = 0, kAwaited = 1, kReported = 2 };
 
 struct FileHeader {
@@ -104,8 +105,8 @@ struct FileHeader {
   std::atomic<uint64_t> chunk_count;             // chunks whose header was whole
   // In the launcher's file: what processes lost that could not make a file of their own.
   std::atomic<uint64_t> lost_by_others[kLossSlots];
-  // Requests for device memory that the driver refused, and that a caching allocator gave up: for
-  // whoever looks on. Records say more.
+  // Requests for device memory that the driver refused, and requests that a caching allocator gave
+  // up. For the launcher and other observers. Records say more.
   std::atomic<uint64_t> refused, gave_up;
   std::atomic<uint32_t> report;  // ReportWait
 };
@@ -115,7 +116,7 @@ static_assert(offsetof(FileHeader, lost_again) == 3408);
 
 struct ChunkHeader {
   uint32_t magic;
-  uint32_t size_bytes;  // of the whole chunk, this header included; `head` has it again
+  uint32_t size_bytes;  // of the whole chunk, this header included; `head` repeats it
   uint32_t stream;      // which thread's writer, from 1
   uint32_t sequence;    // 0, 1, 2, ... within the stream
   uint64_t base_ticks;  // first value of the time delta, and an anchor with base_ns

@@ -114,7 +114,7 @@ constexpr const char* PhaseName(Phase phase) {
   return "(none)";
 }
 
-// Memory in nobody's hands: free bytes of allocators, and slack.
+// Unused memory: free bytes of allocators, and slack.
 constexpr bool IsSlack(Part part) {
   return part == Part::kCached || part == Part::kFragmentation || part == Part::kGraphPool ||
          part == Part::kRounding || part == Part::kGraphCached || part == Part::kSlabSlack;

@@ -10,7 +10,7 @@
 // names its fields in file order: encoder, decoder and dump are visitors.
 namespace vramscope::format {
 
-// Bytes owned by somebody else: the caller when encoding, the mapped chunk when decoding.
+// Bytes with another owner: the caller when encoding, the mapped chunk when decoding.
 struct Bytes {
   const char* data = nullptr;
   size_t size = 0;

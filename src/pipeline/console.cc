@@ -23,7 +23,7 @@ void PrintLine(std::string_view message) {
   std::string text(message);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  // Whoever reads a pipe gets a file's name as it is, whatever the locale.
+  // A reader of the pipe gets a file's name unchanged, whatever the locale.
   text = output::Printable(text, style.utf8 || isatty(STDERR_FILENO) == 0);
   const std::string line =
       fmt::format("{}{}\n", kName, output::Wrapped(text, kName.size(), kName.size(), style));

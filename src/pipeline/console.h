@@ -10,20 +10,20 @@
 // What every command says on stderr, and the exit status that it ends with.
 namespace vramscope::cli {
 
-// Exit statuses outside `run`, which has its command's.
+// Exit statuses of all commands except `run`, which returns its command's.
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitLimitExceeded = 1;
 inline constexpr int kExitError = 2;
 
 // Prints "vramscope: MESSAGE" on stderr, in one line that drives no terminal, whatever the message
-// holds, and returns kExitError. On a terminal what has no room goes on below.
+// holds, and returns kExitError. On a terminal long messages continue on the next line.
 int Fail(std::string_view message);
 
-// The exit status of work that ended so; an error is told as by Fail().
+// The exit status for this result. Prints an error as Fail() does.
 int ExitOf(const util::Status& status);
 int ExitOf(const util::Result<int>& status);
 
-// A note on stderr in the same form; the work goes on.
+// Prints a note to stderr in the same form; the work continues.
 void Note(std::string_view message);
 
 // A line on stderr that shows how far long work has come: only on a terminal, only after half a

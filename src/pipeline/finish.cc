@@ -34,7 +34,7 @@
 namespace vramscope::cli {
 namespace {
 
-// A program that is refused memory in a loop leaves so many files.
+// A program whose allocations fail in a loop leaves at most this many files.
 constexpr size_t kMostFiles = 3;
 constexpr size_t kCauseLines = 3;
 
@@ -162,7 +162,7 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   if (page.ok())
     options.html_path = html;
   options.out_of_memory = SaveOutOfMemoryReports(**recording, options.trace_path, style).lines;
-  // What cannot be told is no reason to leave out the report.
+  // The report does not depend on the ranks' names.
   if (const auto ranks = query::RanksWithin(**recording); ranks.ok())
     options.ranks = output::RanksLine(*ranks, output::Printable(options.trace_path, style.utf8));
   const std::string summary = output::FormatRunSummary(*report, **recording, options);
@@ -170,7 +170,7 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   return page;
 }
 
-// In place of a report: what was not told while the program ran.
+// In place of a report: problems that were not printed while the program ran.
 void NoteTroubles(const std::string& path, size_t told) {
   const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
   if (!recording)

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr char kLiveExtension[] = ".vrl";
 constexpr char kSessionStart[] = "{\n  \"version\"";
 constexpr std::chrono::milliseconds kLockStep{5};
-// Of somebody who only looks whether the lock is taken.
+// The patience of a caller that only checks whether the lock is taken.
 constexpr std::chrono::milliseconds kLook{100};
 // Of a reader: the directory can be renamed meanwhile, but keeps its space.
 constexpr std::chrono::milliseconds kReading{1000};
@@ -37,8 +37,8 @@ bool BeginsWith(std::span<const uint8_t> start, std::string_view text) {
   return start.size() >= text.size() && std::memcmp(start.data(), text.data(), text.size()) == 0;
 }
 
-// One that was cut off before its first page was written holds nothing: a full disk, or a kill. Of
-// one that was killed while it wrote that page, the beginning of the magic stands there.
+// One that was cut off before its first page was written holds nothing: a full disk, or a kill. A
+// process that was killed while it wrote that page leaves the beginning of the magic.
 bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
   return size_bytes <= format::kPageBytes && size_bytes == start.size() &&
          std::all_of(start.begin(), start.end(), [](uint8_t byte) { return byte == 0; });
@@ -88,7 +88,7 @@ const util::Content* ContentOf(const std::string& name) {
   return name == kStopFile || name.ends_with(format::kSessionExtension) ? &kEmptyContent : nullptr;
 }
 
-// False where another process keeps it for longer than that, or where there are no locks.
+// False if another process keeps it for longer than that, or if locks are not supported.
 bool LockWithin(int fd, std::chrono::milliseconds patience, bool* is_busy) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -116,15 +116,15 @@ void RemoveEntries(const util::OwnedDirectory& directory, bool gives_space_back)
     const auto file = directory.Open(name, content);
     if (!file)
       continue;
-    // A process that goes on after its recording may have parts of the file mapped for as long as
-    // it lives. Unlike a file cut short, one with a hole can still be written there.
+    // A process that outlives its recording may keep parts of the file mapped until it ends. Unlike
+    // a file cut short, one with a hole can still be written there.
     if (gives_space_back && content == &kLiveContent)
       util::GiveSpaceBack(*file);
     (void)directory.Remove(name, *file);
   }
 }
 
-// Renames a recording that nobody finished, so that another can take its name.
+// Renames an unfinished recording, so that another can take its name.
 util::Status KeepOlder(const std::string& live, std::optional<util::OwnedDirectory>* older) {
   util::Result<util::OwnedDirectory> old = util::OwnedDirectory::Open(live);
   const FinishLock lock = TryFinishLock(live);

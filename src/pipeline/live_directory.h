@@ -33,17 +33,17 @@ inline constexpr util::Content kFinishedContent = {
               std::memcmp(start.data(), trace::kFinishedMagic, sizeof trace::kFinishedMagic) == 0);
     }};
 
-// The directory that stands in for `path` while it is recorded, and the reverse.
+// The directory that `path` has while it is recorded, and the reverse.
 std::string LiveDirectoryOf(const std::string& path);
 std::string OutputOf(const std::string& live_directory);
 
-// Whether `path` can become the output of a recording: its directory exists, and what stands there
-// is nothing, an empty file, or an older vramscope trace that no one is writing. `being_finished`
-// is the live directory that is about to become it, if any.
+// Whether `path` can become the output of a recording: its directory exists, and the file is
+// missing, empty, or an older vramscope trace that is not being written. `being_finished` is the
+// live directory that is about to become it, if any.
 util::Status CheckOutput(const std::string& path, const std::string& being_finished = "");
 
-// An error where a recording is made or finished in the directory `live`, or where what stands
-// there is none of this user's.
+// An error if a recording is made or finished in the directory `live`, or if this user does not own
+// what is at that path.
 util::Status CheckLiveDirectory(const std::string& live);
 
 // Whether the directory is a recording's: it has our session file or live files, or nothing at all.
@@ -52,7 +52,7 @@ bool IsLiveDirectory(const std::string& path);
 // Whether `path` can be written as a page beside the recording `output`.
 util::Status CheckReportOutput(const std::string& path, const std::string& output);
 
-// Which older recording stands at `path`.
+// The older recording at `path`.
 std::optional<util::FileIdentity> FindOldRecording(const std::string& path);
 
 struct Recorder {
@@ -65,7 +65,7 @@ util::Result<std::string> LiveDirectoryOfProcess(pid_t pid);
 // Processes alive that hold a live file of this directory open.
 std::vector<Recorder> LiveRecorders(const std::string& live_directory);
 
-// How to open a live directory of which nothing is known: where it is being recorded, up to now.
+// Options to open a live directory of unknown state: if it is being recorded, up to now.
 trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions options);
 
 // Whether `run` still records into the directory.
@@ -80,7 +80,7 @@ void StopSidecar(const util::OwnedDirectory& directory);
 
 // How a live directory is made, replaced and removed, and under which locks (docs/FILES.md).
 
-// What the recording is of, as NAME.vram.d/session.json keeps it for whoever reads the directory.
+// Facts about the recording that NAME.vram.d/session.json keeps for readers of the directory.
 struct SessionRecord {
   std::string name;
   std::vector<std::string> command;
@@ -96,8 +96,8 @@ std::vector<std::string> SessionsOf(const std::string& live_directory);
 // unless there is one.
 util::Status WriteManifest(const util::OwnedDirectory& directory);
 
-// The first entry of a live directory that is no part of a recording of this user, and why: "x.vrl
-// is a symbolic link". "" where there is none.
+// The first entry of a live directory that does not belong to a recording of this user, and why:
+// "x.vrl is a symbolic link". Otherwise "".
 std::string ForeignEntry(const util::OwnedDirectory& directory);
 
 // What a live file, or a past file, of this directory must hold to be the recording's.
@@ -106,15 +106,15 @@ const util::Content* LiveFileContent();
 // Deletes what a killed process was just writing for the directory.
 util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory);
 
-// The lock of whoever makes the finished file of a live directory, or puts another in its place.
+// Held by the process that makes the finished file of a live directory or replaces it.
 struct FinishLock {
   util::UniqueFd file;   // not open where the file system has no locks, or no session file is there
   bool is_busy = false;  // another process has the lock
 };
 FinishLock TryFinishLock(const std::string& live_directory);
 
-// Gives a directory that is complete the name `live`. A recording there that nobody finished gets
-// the name OlderOf(live), and is then `older`. An error where another process records there.
+// Gives a directory that is complete the name `live`. An unfinished recording at that path is
+// renamed to OlderOf(live), and is then `older`. An error where another process records there.
 util::Status PlaceLiveDirectory(util::OwnedDirectory* directory,
                                 const std::string& live,
                                 std::optional<util::OwnedDirectory>* older);
@@ -123,8 +123,8 @@ std::string OlderOf(const std::string& live_directory);
 util::Status RemoveOlder(const std::string& live_directory);
 
 // Removes a live directory whose recording has been finished, or will never be: it loses its name
-// in one step, and its files after that. Where something in it is no part of the recording, all of
-// it is left, and the error says so.
+// in one step, and its files after that. If it contains a file that is not part of the recording,
+// everything is kept, and the error says so.
 util::Status RemoveLiveDirectory(util::OwnedDirectory& directory);
 
 // Removes the directories beside `path` whose process was killed while it removed them.

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The finished form of a live directory, in memory: six bytes an event, and nobody else sees it.
+// The finished form of a live directory, in memory without a name: six bytes an event.
 util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::string& path,
                                                                 const std::string& directory,
                                                                 trace::OpenOptions options) {
@@ -56,7 +56,8 @@ util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::strin
   return recording;
 }
 
-// Into how many a rank's history is cut on the page: of a thousand ranks nobody sees more.
+// The number of pieces that the page cuts a rank's history into: with a thousand ranks more would
+// not be visible.
 size_t StretchesOf(size_t ranks) {
   constexpr size_t kOfAll = 120'000;
   return std::clamp<size_t>(kOfAll / std::max<size_t>(ranks, 1), 60, 600);
@@ -126,7 +127,7 @@ void EndQuietly() {
 }
 
 util::Status PrintOut(std::string_view text) {
-  // Whoever reads may have had enough: `export | head`. That is no failure.
+  // The reader may close the pipe early: `export | head`. This is not an error.
   signal(SIGPIPE, SIG_IGN);
   errno = 0;
   const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);

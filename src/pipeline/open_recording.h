@@ -18,7 +18,7 @@
 namespace vramscope::cli {
 
 // Opens a finished recording, or resolves a live directory, with progress on a terminal. NAME.vram
-// stands for NAME.vram.d where only that is there.
+// means NAME.vram.d if only that exists.
 util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string& path,
                                                                trace::OpenOptions options = {});
 
@@ -35,25 +35,24 @@ util::Status WriteResolved(trace::Trace& trace,
                            const std::string& path,
                            const std::function<void(double)>& progress);
 
-// Ends this process: nobody reads its standard output any more, and that is no failure.
+// Ends this process without an error, because its standard output was closed.
 [[noreturn]] void EndQuietly();
 
-// Writes all of `text` to the standard output and flushes it: a full disk is an error, not a
-// shorter report. Where nobody reads it any more, the process ends.
+// Writes all of `text` to the standard output and flushes it. A full disk is an error, not a
+// shorter report. Ends the process if the reader has closed the pipe.
 util::Status PrintOut(std::string_view text);
 
 // An error if writing to `output` would destroy the recording `input` (or a part of it).
 util::Status CheckNotInput(const std::string& output, const std::string& input);
 
-// Makes the finished file `output` of a live directory, showing progress on a terminal. Where a
-// file of the same recording that has as much stands there, it stays. On an error the directory
-// stays as it was. When it is interrupted by a signal, this process exits with
-// `interrupted_status`.
+// Makes the finished file `output` of a live directory, showing progress on a terminal. An existing
+// file of the same recording with as many events stays. On an error the directory stays as it was.
+// When it is interrupted by a signal, this process exits with `interrupted_status`.
 util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,
                              int interrupted_status);
 
-// Writes what a program that goes on has recorded up to now as a finished recording `output`.
+// Writes what a running program has recorded up to now as a finished recording `output`.
 util::Status WriteSnapshot(const std::string& live_directory, const std::string& output);
 
 // A path as people would type it from here.
@@ -70,10 +69,10 @@ bool PrintRecording(const std::string& path, const ReportOptions& options);
 
 // The recordings of a program's ranks: files, and directories of such.
 
-// A directory that is no recording under way: those in it are a program's ranks.
+// A directory that is not a live recording: the recordings in it are a program's ranks.
 bool IsFolder(const std::string& path);
 
-// The recordings of a folder; those that nobody finished have no NAME.vram beside them.
+// The recordings of a folder. Unfinished ones have only NAME.vram.d.
 std::vector<std::string> RecordingsIn(const std::string& folder);
 
 // The files that these paths name, those in folders among them. An error where a folder has none.
@@ -88,8 +87,8 @@ struct OutOfMemoryReports {
 };
 
 // Saves why requests for memory were refused for good beside the recording NAME.vram at `path`: the
-// first ones and the last, as NAME.oom-1 and so on, in place of what an older run left there. No
-// lines, and nothing is saved, where there are no more of them than `told`.
+// first ones and the last, as NAME.oom-1 and so on, in place of what an older run left there. If
+// the number of failures is at most `told`, the result has no lines and nothing is saved.
 OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
                                           const std::string& path,
                                           const output::Style& style,

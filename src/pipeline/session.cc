@@ -161,7 +161,7 @@ util::Status CheckLiveDirectory(const std::string& live) {
     return util::Status::Error(fmt::format(
         "another `vramscope run` is recording into {}: choose another name with -o", live));
   }
-  // Whoever finishes it may take it away meanwhile.
+  // The process that finishes it may remove it meanwhile.
   const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(live);
   if (!directory)
     return lstat(live.c_str(), &info) == 0 ? foreign(directory.status().message()) : util::Status();

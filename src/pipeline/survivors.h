@@ -19,7 +19,7 @@ struct Survivors {
   std::vector<Recorder> may_record;
   std::vector<Recorder> idle;  // as may_record, but nothing suggests that they use a GPU
 
-  // Why the directory has to stay: the first process of `recording`, else of `may_record`, or null.
+  // Why the directory has to stay: the first process of `recording`, then of `may_record`, or null.
   const Recorder* Reason() const;
 };
 
@@ -40,7 +40,7 @@ Survivors SurvivorsThatStay(const std::string& live_directory, const Grace& grac
 // CUDA library mapped. A seam for tests.
 bool MayRecord(std::string_view maps, double age_seconds);
 
-// What a process's environment says of its recording. Seams for tests. `sessions` is SessionsOf()
+// How a process's environment relates to its recording. Seams for tests. `sessions` is SessionsOf()
 // the directory.
 enum class Enrolment {
   kHere,       // the probe's environment, with this directory
@@ -75,7 +75,7 @@ bool IsRunning(pid_t pid);
 // where its number is not ours.
 bool IsBelow(pid_t pid, pid_t root);
 
-// What the kernel says of a process; false where it is gone.
+// The kernel's figures of a process; false if it has ended.
 bool ReadProcessStat(pid_t pid, ProcessStat* stat);
 
 }  // namespace vramscope::cli

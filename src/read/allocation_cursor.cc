@@ -58,7 +58,7 @@ std::unique_ptr<Answer> AllocationCursor::AnswerOf(const tables::AllocationFrame
   number(table.Int("alloc_ns", "ns"), frame.alloc_ns);
   number(table.Int("begin_ns", "ns"), frame.begin_ns);
   number(table.Int("end_ns", "ns"), frame.end_ns);
-  // Null where nobody has freed it: what goes with its process ends with it.
+  // Null if it was never freed: memory that is live at the end of its process ends with it.
   Column& free = table.Int("free_ns", "ns");
   Column& site = table.Int("site", "sites");
   Column& segment = table.Int("segment", "segments");

@@ -88,7 +88,7 @@ class Answer : public vramscope_answer {
   Answer& operator=(const Answer&) = delete;
 
   Table& Add(std::string name);
-  // To whom gives it back with Unref(), as the Answer that it is.
+  // Passes ownership to a caller that returns it with Unref().
   static const vramscope_answer* Release(std::unique_ptr<Answer> answer);
   static void Unref(const Answer* answer);
   // Of one that was released: it stays until the last of all lets it go.

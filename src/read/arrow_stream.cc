@@ -17,8 +17,8 @@
 namespace vramscope::read {
 namespace {
 
-// Codes of texts stand in memory as uint32, and are fewer than 2^31: signed ones, which more
-// readers know.
+// Codes of texts are uint32 in memory and fewer than 2^31: declared as signed, which more readers
+// support.
 constexpr char kCodes[] = "i";
 constexpr char kUtf8[] = "u";
 constexpr char kStruct[] = "+s";
@@ -63,8 +63,8 @@ void ReleaseSchema(ArrowSchema* schema) {
   schema->release = nullptr;
 }
 
-// `schema` is whole from the first on, so that an exception behind it leaks nothing: its owner
-// releases it.
+// `schema` is valid from the start: if an exception follows, its owner releases it and nothing
+// leaks.
 SchemaData& BeginSchema(const char* format, ArrowSchema* schema) {
   auto data = std::make_unique<SchemaData>();
   *schema = {};

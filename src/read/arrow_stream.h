@@ -10,8 +10,8 @@
 #include "read/answer.h"
 
 // The structs of the Arrow C data interface and of its streams, as their specification gives them:
-// https://arrow.apache.org/docs/format/CDataInterface.html. Whoever else declares them in a program
-// declares the same.
+// https://arrow.apache.org/docs/format/CDataInterface.html. Other declarations in a program must be
+// identical.
 extern "C" {
 
 // NOLINTBEGIN(readability-identifier-naming)

@@ -125,8 +125,8 @@ std::string ErrorIn(std::string_view said) {
   return std::string(said);
 }
 
-// Waits for a child that is ending. 0 too where somebody else has waited for it: whether the tables
-// are whole shows in themselves.
+// Waits for a child that is ending. Also 0 if other code has waited for it: the tables show whether
+// they are whole.
 int WaitStatus(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) {
@@ -166,7 +166,7 @@ util::Status RunResolve(const std::string& path, const OpenOptions& options, int
   to = util::UniqueFd();
   std::string said;
   if (!ReadAll(from.get(), options.limit, &said)) {
-    // As long as nobody has waited for it, the number is its own.
+    // Until the child is waited for, its number is not reused.
     int status = 0;
     if (waitpid(pid, &status, WNOHANG) == 0) {
       kill(pid, SIGKILL);

@@ -19,20 +19,19 @@ namespace vramscope::cli {
 struct Captured {
   bool ended = false;  // false: it could not be started, or had to be killed
   int wait_status = 0;
-  std::string output;  // standard output and error together, cut at 1 MiB
+  std::string output;  // standard output and error in one, cut at 1 MiB
   bool ok() const { return ended && wait_status == 0; }
 };
 
-// Runs a command with nothing on its standard input and these variables added, and waits: not
-// longer than `limit`, and not much longer than until `give_up`, which is asked again and again,
-// says so.
+// Runs a command with an empty standard input and these additional variables, and waits for its
+// end. Stops it after `limit`, or soon after `give_up`, which is called repeatedly, returns true.
 Captured RunCaptured(const std::vector<std::string>& command,
                      const Variables& variables,
                      std::chrono::milliseconds limit,
                      const std::function<bool()>& give_up = {});
 
-// Writes what such a command said to the standard error, in one write, so that nothing of the
-// recorded program's comes between two lines.
+// Writes a command's output to the standard error in one write, so that output of the recorded
+// program does not come between two lines.
 void SayAtOnce(std::string_view text);
 
 // Runs `work` in a forked child, for what may hang or crash; its text is the output. To be called
@@ -84,7 +83,7 @@ class ChildProcess {
   sigset_t old_mask_{};
 };
 
-// What a shell would say of a wait(2) status: 128+N after signal N.
+// A shell's status for a wait(2) status: 128+N after signal N.
 int ExitStatusOf(int wait_status);
 
 }  // namespace vramscope::cli

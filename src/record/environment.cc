@@ -28,7 +28,7 @@ std::string_view Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// `list` as LD_PRELOAD has it, less any probe of ours: a recording inside a recording is one.
+// `list` in LD_PRELOAD's form, without any probe of ours: a recording inside a recording is one.
 std::string ListWithoutProbe(std::string_view list) {
   std::string kept;
   while (!list.empty()) {

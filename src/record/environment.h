@@ -20,7 +20,7 @@ struct RecordingOptions {
   bool unpooled = false;
   bool await_report = false;  // a RefusalWatch is there, for which the first lack of memory waits
   std::string session;        // one of SessionsOf() the directory
-  // Host memory where device memory is refused, so many bytes of it in each process at most.
+  // Host memory that replaces refused device memory: at most this many bytes a process.
   std::optional<uint64_t> overflow_bytes;
   uint64_t ring_bytes = 0;  // 0: there is no ring
 };

@@ -83,8 +83,8 @@ util::Status RecordingPlace::GoElsewhere() {
   return {};
 }
 
-// Complete under a name that no process looks at: what stands there already is untouched until
-// then.
+// It is completed under a name that processes do not look at. The existing directory stays
+// untouched until then.
 util::Status RecordingPlace::MakeSession(const SessionRecord& session) {
   const std::string live = LiveDirectoryOf(output_);
   util::Result<util::OwnedDirectory> made = util::OwnedDirectory::CreateBeside(live);
@@ -100,7 +100,7 @@ util::Status RecordingPlace::MakeSession(const SessionRecord& session) {
     status = file.status();
     if (status.ok()) {
       file_ = std::move(*file);
-      // Where there is no room for it, missing files are not noticed.
+      // Without space for it, missing files are not noticed.
       (void)WriteManifest(live_);
     }
   }

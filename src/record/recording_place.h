@@ -39,7 +39,7 @@ class RecordingPlace {
   LiveFileWriter& file() { return *file_; }
   // Nothing comes any more. No other process finishes or replaces the recording from here on.
   void CloseFile();
-  // What the user should know of the place, in lines.
+  // Lines for the user about the target.
   const std::vector<std::string>& notes() const { return notes_; }
 
   // Makes the finished recording, removes the live directory and reports. What goes wrong is said
@@ -59,7 +59,7 @@ class RecordingPlace {
   bool has_rank_ = false;                       // output_ has this rank's number
   std::optional<util::FileIdentity> replaced_;  // the recording at output_ when this one began
   util::OwnedDirectory live_;
-  std::optional<util::OwnedDirectory> older_;  // what stood in the place of live_
+  std::optional<util::OwnedDirectory> older_;  // what was at live_'s path before
   FinishLock finish_;
   util::OwnedDirectory elsewhere_;  // made where the output's own directory cannot be written
   std::unique_ptr<LiveFileWriter> file_;

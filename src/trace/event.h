@@ -48,12 +48,12 @@ inline constexpr DeviceId kNoDevice{-1};
   ;
 #include "format/records.def"
 
-// Where an event stands, and in what.
+// When, where and in which scope an event happened.
 struct EventContext {
-  // In the order of all: for what gives memory back the begin of the call, for all else its end.
+  // Its place in the global order: the begin of the call if it frees memory, otherwise the end.
   // CLOCK_MONOTONIC nanoseconds.
   int64_t time_ns = 0;
-  // The call under way: [begin_ns, end_ns]; both equal time_ns where there is no call.
+  // The duration of the call: [begin_ns, end_ns]. Both equal time_ns if it is not a call.
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   StringId scope;  // path of the program's own scopes around it, "outer/inner"
@@ -63,8 +63,8 @@ struct EventContext {
   uint16_t source = 0;
   ProcessId process = kNoProcess;
   uint8_t type = 0;  // the record's
-  // An allocation of the past of a ring: what surrounded it is gone, and what the past says of it
-  // stands here (a PastOrigin record).
+  // An allocation from the past of a ring: its surroundings are gone, and its PastOrigin record's
+  // fields are copied here.
   bool has_origin = false;
   uint8_t origin_phase = 0;
   uint8_t origin_end = 0;
@@ -121,7 +121,7 @@ decltype(auto) Visit(const Event& event, Function&& function) {
   }
 }
 
-// The node of autograd's that BlockAlloc::sequence tells of.
+// The autograd node that BlockAlloc::sequence encodes.
 struct AutogradNode {
   enum class Kind : uint8_t {
     kNone,

@@ -118,8 +118,7 @@ class Trace {
   // Text of a source line if it was bundled, else "".
   virtual std::string_view SourceLine(StringId file, uint32_t line) const = 0;
 
-  // What it leaves in the batch is not used: whoever looks at it later takes it, and may put
-  // another one's memory in its place.
+  // The batch's contents are not used afterwards. The sink may swap the buffer.
   using EventSink = std::function<void(std::vector<Event>& batch)>;
   // Streams every event of all processes in time order, in batches. Can be called again. Damage is
   // skipped and counted in losses(), which is complete after the first full pass.
@@ -143,16 +142,16 @@ struct OpenOptions {
   // Looks up the functions behind the native frames, which opens every binary that they are in.
   // Without, functions are "0x...".
   bool native_names = true;
-  // Where it is recorded while we read: CLOCK_MONOTONIC before it was opened, and who goes on then.
-  // Threads write on as their files are read one after the other: what is later than this is left
-  // out, so that what is read is of one instant, and these processes have not ended.
+  // For a recording under way: CLOCK_MONOTONIC before it was opened, and the processes that run
+  // then. Threads write on as their files are read one after the other: what is later than this is
+  // left out, so that what is read is of one instant, and these processes have not ended.
   std::optional<int64_t> until_ns = {};
   uint64_t until_ticks = 0;  // the same instant on this machine's counter
   std::vector<uint32_t> running = {};
 };
 
-// Opens a live directory NAME.vram.d, which NAME.vram stands for where there is no such file.
-// Errors name the path and say whether it is missing, foreign, newer, or damaged beyond use.
+// Opens a live directory NAME.vram.d. NAME.vram means the same if that file does not exist. Errors
+// name the path and say whether it is missing, foreign, newer, or damaged beyond use.
 util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOptions options = {});
 
 }  // namespace vramscope::trace

@@ -9,19 +9,20 @@
 
 namespace vramscope::util {
 
-// What a reader may make out of a file, in bytes of memory, bounded by the file's real size: what a
-// file says of itself (numbers of rows, sizes of gaps, what a frame inflates to) is anybody's
-// claim, and a few KiB of it must not become GiB. Whoever reads asks here before it makes anything:
+// Bounds the memory that a reader uses for a file by the file's real size. Sizes in a file (numbers
+// of rows, sizes of gaps, what a frame inflates to) can be false, and a few KiB must not become
+// GiB. A reader asks here before it allocates:
 //
 //   util::Budget budget(file_bytes);
 //   if (!budget.Charge("rows", count, sizeof(Row)))
 //     return budget.Refusal(path);
 //
-// Once over, it stays over: code in the middle of a loop can go on without looking, as long as
-// somebody returns Refusal() in the end. Not thread-safe.
+// Once over, it stays over: a loop need not check each call, if its caller returns Refusal() in the
+// end. Not thread-safe.
 class Budget {
  public:
-  // A recording of one page has its names too; a large one inflates by less than this on average.
+  // A one-page recording needs this much for its names; a large one inflates by less than the
+  // second on average.
   static constexpr uint64_t kBaseBytes = uint64_t{128} << 20;
   static constexpr uint64_t kBytesPerFileByte = 64;
 

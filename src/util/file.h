@@ -35,12 +35,12 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// Whether the last part of a path may be a symbolic link. What stands in a recording's directory
-// may not: somebody may have sent it.
+// Whether the last part of a path may be a symbolic link. Files in a recording's directory may not:
+// the directory may come from another person.
 enum class Links { kFollow, kRefuse };
 
-// Opens a regular file for reading. Anything else is refused at once: nothing waits for the other
-// end of a FIFO. `size_bytes` may be nullptr.
+// Opens a regular file for reading. Any other kind of file is an error at once: opening a FIFO must
+// not wait for its other end. `size_bytes` may be nullptr.
 Result<UniqueFd> OpenRegular(const std::string& path, Links links, uint64_t* size_bytes);
 
 // A regular file mapped for reading. Its size is the one it had when it was opened. Move-only.
@@ -55,7 +55,7 @@ class MappedFile {
   static Result<MappedFile> Open(const std::string& path, Links links = Links::kFollow);
 
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
-  // The kernel may drop these pages again: whoever streams through a large file says so.
+  // Lets the kernel drop these pages. For code that streams through a large file.
   void Forget(size_t offset, size_t size) const;
 
  private:
@@ -96,9 +96,9 @@ Result<std::string> ReadFile(const std::string& path,
 // The text of `error` (an errno value), without the program's name.
 std::string ErrnoText(int error);
 
-// What /proc says of a process, and the only place that reads it. A process can end at any moment,
-// also between opening one of its files and reading it: then there is nothing to say, as there is
-// where memory runs out. Nothing here throws, for the threads of the launcher.
+// Reads /proc. No other code does. A process can end at any moment, also between opening one of its
+// files and reading it: then there is nothing to say, as there is where memory runs out. Nothing
+// here throws, for the threads of the launcher.
 
 // The text of /proc/PID/`name` ("stat", "task/7/children"). None where it cannot be read, or holds
 // more than anybody wants; `error`, where given, is errno then.

@@ -23,7 +23,7 @@ class JsonWriter {
  public:
   using Sink = std::function<void(std::string_view)>;
 
-  // Appends to `out`. indent 0: everything on one line; else so many spaces a level.
+  // Appends to `out`. indent 0: everything on one line; otherwise this many spaces a level.
   explicit JsonWriter(std::string* out, int indent = 0);
   // Hands over pieces of some tens of KiB; the last one at Finish() or destruction.
   explicit JsonWriter(Sink sink, int indent = 0);
@@ -43,7 +43,7 @@ class JsonWriter {
   void Double(double value);
   void Bool(bool value);
   void Null();
-  // A piece of JSON that somebody else wrote.
+  // Inserts a piece of JSON unchanged.
   void Raw(std::string_view json);
 
   void Field(std::string_view key, std::string_view value) { Key(key), String(value); }
@@ -126,11 +126,11 @@ class JsonReader {
   std::string path_;
   std::string buffer_ = std::string(ByteStream::kPieceBytes, '\0');
   size_t at_ = 0, end_ = 0;
-  uint64_t before_bytes_ = 0;  // of what stood in the buffer before
+  uint64_t before_bytes_ = 0;  // bytes before the buffer's first one
   std::string open_;           // '{' and '['
   bool in_value_ = false;      // behind a key
   std::string text_;
-  uint32_t high_half_ = 0;  // read, until what is behind it is
+  uint32_t high_half_ = 0;  // first half of a surrogate pair, until the second is read
   Status status_;
 };
 

@@ -103,7 +103,7 @@ Owned LookAt(int directory,
   found.identity = IdentityOf(info);
   if (!found.why.empty() || (content == nullptr && access == O_PATH))
     return found;
-  // Another may stand there by now, so that one must not be waited for, and is looked at again.
+  // Another file may be there by now: opening must not wait for it, and the file is checked again.
   UniqueFd fd(openat(
       directory, name.c_str(),
       (access == O_PATH ? O_RDONLY : access) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
@@ -137,7 +137,7 @@ bool IsUnsupported(int error) {
   return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
 }
 
-// Renames where nothing stands at `to`; 0 or errno.
+// Renames if `to` does not exist; 0 or errno.
 int RenameToFree(int directory, const std::string& from, const std::string& to) {
   if (renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE) == 0)
     return 0;
@@ -408,8 +408,8 @@ int OwnedDirectory::MoveTo(const std::string& path) {
   const FileIdentity identity = IdentityOf(info);
   if (!IsAt(parent.get(), from, identity))
     return ENOENT;
-  // A file system that cannot keep a name reserves it all the same where a directory with something
-  // in it stands there.
+  // A file system that cannot keep a name also reports this error if the target is a directory with
+  // entries.
   if (const int error = RenameToFree(parent.get(), from, to); error != 0)
     return error == ENOTEMPTY ? EEXIST : error;
   if (!IsAt(parent.get(), to, identity)) {

@@ -50,14 +50,14 @@ int ReserveSpace(int fd, uint64_t offset, uint64_t size_bytes);
 // Puts `text` in place of what an open file holds.
 Status ReplaceContents(const UniqueFd& file, std::string_view text);
 
-// Why what stands at `path` may not be replaced ("is a symbolic link"). "" where nothing stands
-// there, or a file of this user that holds `content` (nullptr: anything).
+// Why the file at `path` may not be replaced ("is a symbolic link"). "" if it does not exist, or is
+// a file of this user that holds `content` (nullptr: anything).
 std::string WhyNotReplaceable(const std::string& path, const Content* content);
 
-// Which file of this user that holds `content` stands at `path`; none where there is no such file.
+// The file at `path`, if it is this user's and holds `content`.
 std::optional<FileIdentity> FindFile(const std::string& path, const Content& content);
 
-// Deletes this file; false where another stands at `path`, or none.
+// Deletes this file; false if `path` names another file, or none.
 bool RemoveFile(const std::string& path, const FileIdentity& identity);
 
 // A directory of this user, held open: what is at its path later does not matter.
@@ -68,7 +68,7 @@ class OwnedDirectory {
   static Result<OwnedDirectory> Open(const std::string& path);
   // One that this call makes.
   static Result<OwnedDirectory> Create(const std::string& path);
-  // An existing one that nobody else can enter, or one that this call makes.
+  // An existing one that other users cannot enter, or one that this call makes.
   static Result<OwnedDirectory> OpenOrCreatePrivate(const std::string& path);
   // One of a random name that begins with `prefix`, a path.
   static Result<OwnedDirectory> CreateTemporary(const std::string& prefix);
@@ -82,26 +82,26 @@ class OwnedDirectory {
   // Whether the path still leads here.
   bool IsAtItsPath() const;
   std::vector<std::string> Names() const;
-  // What tells it from every copy of it, and cannot be foreseen by whoever sends one: its number
-  // and when it was made. "" where the file system does not say.
+  // Identifies it among all of its copies, and cannot be predicted by a sender: its number and when
+  // it was made. "" if the file system does not report that.
   std::string Identity() const;
 
   // Makes a file that was not there, open for reading and writing.
   Result<UniqueFd> CreateFile(const std::string& name) const;
   // Opens a regular file of this user with one link that holds `content` (nullptr: anything), for
-  // reading and writing. Anything else is an error, at once: nothing waits for the other end of a
-  // FIFO.
+  // reading and writing. Any other kind of file is an error at once: opening a FIFO must not wait
+  // for its other end.
   Result<UniqueFd> Open(const std::string& name, const Content* content) const;
   bool Has(const std::string& name) const;  // whatever it is
-  // Whether `name` still stands for the file that `file` is.
+  // Whether `name` still names `file`.
   bool StandsFor(const std::string& name, const UniqueFd& file) const;
-  // Deletes the file that `file` is, if `name` still stands for it.
+  // Deletes `file`, if `name` still names it.
   bool Remove(const std::string& name, const UniqueFd& file) const;
   bool CreateLink(const std::string& name, const std::string& target) const;
   bool HasLink(const std::string& name) const;  // a symbolic link of this user's
   bool RemoveLink(const std::string& name) const;
-  // Renames the directory to `path`, another name in the same parent where nothing stands. 0 or
-  // errno; ENOENT where it is not at its path any more.
+  // Renames the directory to `path`, an unused name in the same parent. 0 or errno; ENOENT if it is
+  // not at its path any more.
   int MoveTo(const std::string& path);
   // Renames the directory to a random name that IsAsideName(): it is to be deleted. 0 or errno.
   int MoveAside();
@@ -119,15 +119,15 @@ class OwnedDirectory {
 };
 
 // A file that appears under its name only when it is whole: written under a random name in the same
-// directory, then renamed. It takes the place of the very file that stood there when it was begun,
-// and of no other. Dropped unless Commit() was called. Move-only.
+// directory, then renamed. It replaces exactly the file that was there when it was begun. Dropped
+// unless Commit() was called. Move-only.
 class AtomicFile {
  public:
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
-  // What stands at `path` must be a file of this user that holds `content` (nullptr: anything).
+  // The file at `path` must be this user's and hold `content` (nullptr: anything).
   static Result<AtomicFile> Create(const std::string& path, const Content* content = nullptr);
   // The same in an open directory, wherever that is by now.
   static Result<AtomicFile> Create(const OwnedDirectory& directory,

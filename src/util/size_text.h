@@ -30,7 +30,7 @@ std::string FormatCount(uint64_t count);
 // A count with its noun: `1 row`, `1,234 rows`.
 std::string FormatCountOf(uint64_t count, std::string_view noun);
 
-// The number that the whole text is; none where anything else stands in it.
+// The number that the whole text is; none if the text contains anything besides.
 template <class Number>
 std::optional<Number> WholeNumber(std::string_view text) {
   Number value{};

@@ -15,11 +15,11 @@ size_t Utf8SequenceBytes(std::string_view text);
 // Bytes at the start of `text` that are printable ASCII: names are little else.
 size_t PrintableAsciiBytes(std::string_view text);
 
-// `text` with U+FFFD in place of every byte that is no UTF-8.
+// `text` with U+FFFD in place of every byte that is not valid UTF-8.
 std::string ValidUtf8(std::string_view text);
 
-// Columns that `text` takes on a terminal: two for a character of East Asian scripts and a picture,
-// none for what stands over the one before.
+// Columns that `text` takes on a terminal: two for an East Asian character or a picture, none for a
+// mark over the character before.
 size_t DisplayWidth(std::string_view text);
 
 // Names out of a recording are anybody's text. These make of it what other programs and terminals

@@ -28,7 +28,7 @@ std::optional<int64_t> EndOf(const trace::LiveTrace& trace,
   return end_ns <= trace.until_ns() ? std::optional(end_ns) : std::nullopt;
 }
 
-// The first tick that is no earlier.
+// The first tick that is not earlier.
 uint64_t TicksAt(const trace::TickClock& clock, int64_t ns, uint64_t low) {
   uint64_t high = low;
   for (uint64_t step = 1 << 20; clock.ToNs(high) < ns && step < uint64_t{1} << 53; step *= 2)

@@ -10,9 +10,9 @@
 
 #include "trace/live/live_trace.h"
 
-// The past of a ring (docs/FORMAT.md): old chunks of a live file become a file of their own that has
-// of them what is still to be known. It has the live file's format and its streams, whose chunks go
-// on where it ends, so that reading it is reading the file.
+// The past of a ring (docs/RING.md): old chunks of a live file become a file of their own that has
+// of them what is still to be known. It has the live file's format and streams. Their chunks
+// continue where it ends, so reading it is the same as reading the file.
 namespace vramscope::compact {
 
 // What was around an allocation and is not kept: PastOrigin.
@@ -34,7 +34,7 @@ struct LossSum {
 
 // Of one stream of a file.
 struct StreamPlan {
-  size_t chunks = 0;                             // of its chunks, the first so many become past
+  size_t chunks = 0;                             // its first chunks that become past
   uint32_t records = 0;                          // in them
   std::vector<uint32_t> chunk_records;           // in each
   std::vector<bool> keep;                        // by record; of definitions it says nothing
@@ -50,7 +50,7 @@ struct CompactionPlan {
   bool knows_phases = false;
   bool has_python = false;
   bool carries_origins = false;  // kept allocations of an earlier past stay as they are
-  // Allocations that are not kept, and those among which nobody looked for a peak.
+  // Allocations that are not kept; `dropped` ones were not searched for a peak.
   LossSum compacted;
   LossSum dropped;
   std::vector<StreamPlan> streams;
@@ -69,15 +69,15 @@ struct OldChunk {
   uint32_t size_bytes = 0;
 };
 
-// Chunks of live files that nobody writes any more, all of which was read, by their end.
+// Chunks of live files that are complete and wholly read, by their end.
 std::vector<OldChunk> FindOldChunks(const trace::LiveTrace& trace);
 
 // How much of each stream of a file becomes past: whole chunks, from the first one, up to the one
 // that the cut is in.
 void ChooseChunks(const trace::LiveTrace& trace, CompactionPlan* plan);
 
-// Of files that were opened and not read: the oldest chunks that nobody writes any more and that
-// ended before `until_ns`, until they are `bytes`. One plan a file; some of them have no chunks.
+// For files that were opened and not read: the oldest complete chunks that ended before `until_ns`,
+// until they have `bytes`. One plan a file; some of them have no chunks.
 std::vector<CompactionPlan> ChooseOldest(const std::vector<trace::LiveFile>& files,
                                          uint64_t bytes,
                                          int64_t until_ns);
@@ -98,8 +98,8 @@ CompactionFile MakePastFile(const trace::LiveFile& file,
 
 using LossSums = std::map<uint64_t, LossSum>;  // by loss
 
-// Writes what is kept of the first chunks of the plan's stream `number` behind a past file's bytes,
-// with the definitions that this and later chunks refer to. What the stream lost is added to
+// Appends to a past file's bytes what is kept of the first chunks of the plan's stream `number`,
+// with the definitions that these and later chunks refer to. What the stream lost is added to
 // `lost`. `trace` may be null: see MakePastFile().
 void RewriteStream(const trace::LiveFile& file,
                    const trace::TickClock& clock,

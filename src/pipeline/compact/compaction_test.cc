@@ -44,7 +44,7 @@ class CompactionTest : public ::testing::Test {
     EXPECT_TRUE(file.ok()) << file.status().message();
     return std::move(*file);
   }
-  // A plan of so many chunks of each stream, all of whose records are kept, or none.
+  // A plan of this many chunks of each stream that keeps all of their records, or none.
   static CompactionPlan PlanOf(const trace::LiveFile& file, size_t chunks, bool keep) {
     CompactionPlan plan;
     plan.cut_ns = static_cast<int64_t>(kStart + 1'000'000);

@@ -120,7 +120,7 @@ bool Compactor::Plan(const trace::LiveTrace& trace, const tables::Recording& rec
     if (row.process.value == 0 || row.process.value > of_process.size())
       continue;
     Iterations& of = of_process[row.process.value - 1];
-    // The last one may go on.
+    // The last one may continue.
     if (of.last_ns != INT64_MIN && of.last_ns <= until_ns) {
       of.count = row.number;
       of.cut_ns = of.last_ns;
@@ -259,7 +259,7 @@ util::Status Compactor::Drop() {
   return {};
 }
 
-// Nothing is read by now. Whoever still reads what the past files stand for has a lock.
+// Nothing is read by now. A reader that still uses the replaced ranges holds a lock.
 util::Status Compactor::GiveBack() {
   const auto deadline = std::chrono::steady_clock::now() + kLockFor;
   while (flock(live_.fd(), LOCK_EX | LOCK_NB) != 0) {

@@ -26,8 +26,8 @@ constexpr bool kIsPaired =
 
 }  // namespace
 
-// Reads the records of one stream's chosen chunks, and of the next ones what is no later than the
-// cut: threads free each other's blocks. What no pair is made of is decided here.
+// Reads the records of one stream's chosen chunks, and later records up to the cut: threads free
+// each other's blocks. What no pair is made of is decided here.
 class Dropper::Cursor {
  public:
   Cursor(Dropper* dropper, size_t stream)
@@ -87,7 +87,7 @@ class Dropper::Cursor {
       default:
         break;
     }
-    // What is later is nobody's business yet.
+    // Later records do not matter yet.
     if (found_ && !is_old_ && dropper_.clock_.ToNs(item_.ticks) > dropper_.plan_.cut_ns)
       return found_ = false;
     return true;
@@ -215,7 +215,7 @@ void Dropper::Run() {
     Keep(place);
   plan_.knows_phases = first_optimizer_ != 0;
   plan_.by_marks = marks_ != 0;
-  // What the past that is there says of itself.
+  // What the existing past records about itself.
   ForEachOfPast<format::Past>(file_, [&](const format::Past& past) {
     plan_.iterations = past.iterations;
     plan_.by_marks = plan_.by_marks || past.by_marks != 0;
@@ -262,7 +262,7 @@ void Dropper::Apply(const Item& item) {
   }
 }
 
-// A name belongs to what stands at its address.
+// A name belongs to the allocation at its address.
 void Dropper::Name(const Item& item) {
   for (const auto& [device, sum] : sums_) {
     const uint32_t index = numbers_.Find(KeyOf(item.address, device));

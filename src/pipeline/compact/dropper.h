@@ -64,7 +64,7 @@ class Dropper {
     // Those that lived then and have ended: dropped after all where more come to live.
     std::vector<std::pair<Open, Place>> ended;
   };
-  // The last figure or step of a kind, which stands until the next one.
+  // The last figure or step of a kind, which is valid until the next one.
   struct Last {
     uint64_t ticks = 0;
     Place place;

@@ -12,7 +12,7 @@
 
 namespace vramscope::compact {
 
-// Calls visit(record) for the records of that kind of which the file's past is described.
+// Calls visit(record) for the records of type Record that describe the file's past.
 template <class Record, class Visit>
 void ForEachOfPast(const trace::LiveFile& file, Visit visit) {
   for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
@@ -45,7 +45,7 @@ class PastChunks {
   // Counts chunks: what is true until a chunk's end must be said again in the next.
   uint32_t count() const { return sequence_; }
 
-  // Room for a record, in this chunk or a new one. False where none has it.
+  // Room for a record, in this chunk or a new one. False if the record does not fit into any chunk.
   bool Reserve(size_t bytes) {
     if (begin_ != 0 && bytes <= kRecordBytes - (out_.size() - begin_))
       return true;

@@ -8,7 +8,7 @@
 namespace vramscope::compact {
 namespace {
 
-// As the ledger has it (resolve/ledger/ledger.cc).
+// As in resolve/ledger/ledger.cc.
 constexpr int64_t kLatestNs = int64_t{1} << 61;
 
 bool HasOne(const std::set<int64_t>& instants, int64_t begin_ns, int64_t end_ns) {
@@ -68,7 +68,7 @@ void CompactionPlanner::Apply(std::span<const trace::Event> events) {
   for (const trace::Event& said : events) {
     if (said.time_ns > kLatestNs || said.time_ns < -kLatestNs)
       continue;
-    // The ledger's time: each event has its own.
+    // The ledger's time: each event has a time of its own.
     now_ns_ = any_ && said.time_ns <= now_ns_ ? now_ns_ + 1 : said.time_ns;
     any_ = true;
     if (said.Is<trace::ProcessExit>()) {
@@ -152,7 +152,7 @@ void CompactionPlanner::AddOther(const trace::EventContext& at,
   Keep(place);
   if (at.process == trace::kNoProcess)
     return;
-  // Names of what stood there were not its own.
+  // Names of an earlier allocation there are not its own.
   for (const format::NameKind kind :
        {format::NameKind::kTag, format::NameKind::kParameter, format::NameKind::kGradient,
         format::NameKind::kBuffer, format::NameKind::kOptimizerState})
@@ -268,7 +268,7 @@ void CompactionPlanner::EndProcess(trace::ProcessId process) {
   }
 }
 
-// A name belongs to what stands at its address.
+// A name belongs to the allocation at its address.
 void CompactionPlanner::On(const trace::EventContext& at,
                            const trace::Name& e,
                            const Place& place) {
@@ -326,8 +326,8 @@ void CompactionPlanner::On(const trace::EventContext& at,
     steps_.erase(key);
 }
 
-// A figure stands until the next one: of those between two instants that are kept none is needed
-// but the last. Samples are compared with the ledger just then: on both sides of such an instant.
+// A figure is valid until the next one: between two instants that are kept, only the last figure is
+// needed. Samples are compared with the ledger just then: on both sides of such an instant.
 void CompactionPlanner::OnFigure(const trace::EventContext& at,
                                  trace::DeviceId device,
                                  bool is_sample,

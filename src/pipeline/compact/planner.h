@@ -36,7 +36,7 @@ class CompactionPlanner {
   void Finish();
 
  private:
-  // Where an event stands.
+  // Identifies an event: its stream and its record.
   struct Place {
     uint16_t source = 0;
     uint32_t record = 0;
@@ -51,7 +51,7 @@ class CompactionPlanner {
   // A block of a caching allocator or a pool, or a CPU tensor.
   struct Open {
     bool used = false;
-    bool must_keep = false;  // what stood at its address before ends with it, or it is a witness
+    bool must_keep = false;  // it ends an earlier allocation at its address, or it is a witness
     bool has_origin = false;
     Place place;
     int64_t time_ns = 0;
@@ -149,7 +149,8 @@ class CompactionPlanner {
   std::pair<uint16_t, int16_t> last_key_;
   std::vector<std::tuple<Place, trace::ProcessId, tables::StringId, resolve::Origin>> others_;
   std::map<std::tuple<uint16_t, int16_t, uint8_t, uint64_t>, Series> series_;
-  // Names of what is no block and no driver allocation, by process, address and kind: the latest.
+  // The latest name of memory that is not a block or a driver allocation, by process, address and
+  // kind.
   std::map<std::tuple<uint16_t, uint64_t, uint8_t>, uint64_t> other_names_;
   std::map<std::pair<uint16_t, uint64_t>, Range> ranges_;  // by process and begin
   std::map<std::pair<uint16_t, uint64_t>, Place> steps_;   // under way

@@ -183,7 +183,7 @@ TEST_F(PlannerTest, Free_OfWhatWasNeverSeen_IsKept) {
   EXPECT_THAT(Kept(), ElementsAre("BlockFree 10"));
 }
 
-// The ledger ends the first where the second begins: without the second the first would go on.
+// The ledger ends the first where the second begins: without the second, the first would stay live.
 TEST_F(PlannerTest, AddressGivenAgainWithoutAFree_KeepsBothWhereTheFirstIsKept) {
   Alloc(100, 0x10);
   Alloc(200, 0x10);
@@ -297,7 +297,7 @@ TEST_F(PlannerTest, Origin_SaysThePhaseAndWhetherTheBlockOutlivedIt) {
   Step(200, format::StepKind::kEnd);
   Alloc(300, 0x30);
   Step(350, format::StepKind::kBegin);
-  Alloc(400, 0x40, 512, step);  // lives in a step that goes on
+  Alloc(400, 0x40, 512, step);  // lives during an unfinished step
   const auto text = [](const char* record, resolve::Phase phase, OriginEnd end) {
     return fmt::format("{}: {}, {}", record, static_cast<int>(phase), static_cast<int>(end));
   };

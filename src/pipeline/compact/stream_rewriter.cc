@@ -100,7 +100,8 @@ constexpr bool kIsRewritten = Is<Record>({format::Anchor::kType, format::Thread:
 template <class Record>
 constexpr bool kIsDescription = Is<Record>({format::Device::kType, format::Runtime::kType,
                                             format::Image::kType});
-// What stands in a chunk whatever stands before it: times and addresses are differences.
+// Writes a record that does not depend on the preceding ones: times and addresses in a chunk are
+// differences.
 template <class Record>
 constexpr bool kIsTimeless = kIsDefinition<Record> || kIsDescription<Record> ||
                              Is<Record>({format::Thread::kType, format::ScopeIs::kType,

@@ -44,7 +44,7 @@ VRAMSCOPE_EXPORT void vramscope_detach() {
 }
 
 // Has the probe look at this Python and, where it is imported whole, at torch. A preloaded probe
-// does so by itself, when it sees torch come.
+// looks on its own, when torch is loaded.
 VRAMSCOPE_EXPORT void vramscope_look_at_python(int has_torch) {
   if (SessionIsOff())
     return;
@@ -55,7 +55,8 @@ VRAMSCOPE_EXPORT void vramscope_look_at_python(int has_torch) {
     TorchLook();
 }
 
-// What stood when recording began, all of it as of the call with kind kProcess, which comes first.
+// Memory that was allocated before recording began. All records have the time of the call with kind
+// kProcess, which comes first.
 VRAMSCOPE_EXPORT void vramscope_prior(int kind,
                                       int device,
                                       unsigned long address,

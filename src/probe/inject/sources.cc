@@ -69,7 +69,7 @@ void PatchLoadedObjects() {
   ImportPlan plan;
   CallAll(&Source::plan_imports, &plan);
 #ifdef __x86_64__
-  // Not where another tool stands in front of the C library's: it would be passed over.
+  // Not if another tool has replaced the C library's: it would be bypassed.
   if (RealDlsym(RTLD_DEFAULT, "dlopen") == RealDlopenAddress())
     plan.Add("dlopen", nullptr, reinterpret_cast<void*>(vramscope_dlopen));
 #endif

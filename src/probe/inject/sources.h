@@ -12,7 +12,7 @@ void SourcesLoad();
 
 void SourcesBegin();
 void SourcesObserveOpening(const Opening& opening);
-// In a process under way, once it is recorded: attaches to what is there.
+// In a running process, once it is recorded: attaches to the libraries that are loaded.
 void SourcesBeginLate();
 void SourcesForget();
 void SourcesEnd();

@@ -86,9 +86,9 @@ using ChooseTarget = void* (*)(const Import& import, void* data);
 size_t PatchImports(ChooseTarget choose, void* data);
 
 // The same for every aligned word of the objects' writable data: functions that a library looked up
-// by hand and keeps, as the CUDA runtime does with the driver's. `symbol` is "". Only for a process
-// under way, and with a `choose` that knows the exact addresses: all of the data is read, by the
-// kernel, so that a page without access is no fault.
+// by hand and keeps, as the CUDA runtime does with the driver's. `symbol` is "". Only for a running
+// process, and with a `choose` that knows the exact addresses: all of the data is read by the
+// kernel, so that a page without access is not a fault.
 size_t PatchPointers(ChooseTarget choose, void* data);
 
 // Which functions loaded objects shall call instead of those that they were bound to.

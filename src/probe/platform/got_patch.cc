@@ -129,8 +129,8 @@ Permissions PermissionsOf(uintptr_t address) {
   return found;
 }
 
-// The loader's lock is held, so no other patch is under way; a thread that relocates an object just
-// now still has its pages writable, and they are left so.
+// The loader's lock is held, so other patches wait. A thread that relocates an object at this
+// moment still has its pages writable, and they stay writable.
 bool WriteSlot(void** slot, void* target) {
   const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);

@@ -22,7 +22,7 @@ void ReadSession(const char* word, size_t size, char* session) {
   session[size - kNameSize] = '\0';
 }
 
-// The number behind `name` in "name=NUMBER"; without one there is no bound. 0 for another word.
+// The number after `name` in "name=NUMBER"; "name" alone means no bound. 0 for another word.
 uint64_t BoundOf(const char* word, size_t size, const char* name) {
   const size_t name_size = std::strlen(name);
   if (size < name_size || std::memcmp(word, name, name_size) != 0)

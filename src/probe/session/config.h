@@ -14,7 +14,7 @@
 //                        paused      tensor events begin with vramscope_start()
 //                        await-report
 //                                    a lack of memory that a framework raises waits for the
-//                                    launcher to tell of it (AwaitReport())
+//                                    launcher to report it (AwaitReport())
 //                        overflow    host memory where device memory is refused; overflow=BYTES:
 //                                    so much of it at most
 //                        session=ID  the recording that the directory must be of (layout.h)
@@ -39,7 +39,7 @@ struct Config {
   uint64_t ring_bytes = 0;      // 0: there is no ring
 };
 
-// Reads both variables. False when there is no directory to record into.
+// Reads both variables. False if no directory is set.
 bool ReadConfig(const char* directory, const char* options, Config* config);
 
 // How much of the file a busy thread takes at once at most, by what the session is configured to.

@@ -8,10 +8,10 @@
 
 // The scopes that a thread is in, as the program names them (annotate.h, NVTX ranges).
 //
-// A push touches its thread's memory alone: it keeps the name and folds it into one hash that
-// stands for the whole path. Only when an event comes, RecordScope compares that hash with the one
-// that the stream wrote last, and where they differ the scopes are defined and the change written.
-// So scopes without events leave nothing in the file, begin none, and go along through fork.
+// A push touches its thread's memory alone: it keeps the name and updates one hash of the whole
+// path. Only when an event comes, RecordScope compares that hash with the one that the stream wrote
+// last, and where they differ the scopes are defined and the change written. So scopes without
+// events leave nothing in the file, begin none, and go along through fork.
 namespace vramscope::probe {
 
 // Names are cut there, and deeper scopes count as the one around them.
@@ -19,8 +19,8 @@ inline constexpr size_t kMaxScopeNameBytes = 1024;
 using format::kMaxScopeDepth;
 inline constexpr char kNamelessScope[] = "(no name)";
 
-// Pushes and pops are balanced in each domain by itself: where ranges of two libraries cross, a pop
-// ends a range of its own domain.
+// Pushes and pops are balanced within each domain: if ranges of two libraries overlap, a pop ends a
+// range of its own domain.
 inline constexpr uint64_t kAnnotateDomain = 0;
 inline constexpr uint64_t kNvtxDomain = 1;  // NVTX without a domain; its domains have other values
 

@@ -29,8 +29,8 @@ namespace {
 constinit Config g_config;
 
 // A thread may still write to the file of a recording that was ended, so the next one has another.
-// Two or three take turns: one that nobody uses any more is taken again. Their memory stays, since
-// a late thread may look at `users` at any time.
+// Two or three take turns: an unused one is reused. Their memory stays, since a late thread may
+// look at `users` at any time.
 struct SessionFile {
   LiveFile live;
   uint32_t session = 0;
@@ -112,8 +112,8 @@ void ReadCommand(format::FileHeader* header) {
   header->executable[length > 0 ? length : 0] = '\0';
 }
 
-// What was lost before there was a file, or while it was made. Whoever counts one and whoever makes
-// the file both look afterwards, so the later of the two finds it.
+// What was lost before there was a file, or while it was made. The thread that counts a loss and
+// the thread that makes the file both check afterwards, so the later of the two finds it.
 void WriteEarlyLosses() {
   if (const uint64_t count = g_early_losses.exchange(0))
     CountLoss(format::Loss::kFileFull, count);
@@ -143,7 +143,7 @@ void NameFile(const char* ending, char* path) {
   std::memcpy(out, ending, std::strlen(ending) + 1);
 }
 
-// The path of a file of the directory that is no process's.
+// The path of a file of the directory that does not belong to a process.
 template <size_t kNameBytes>
 void NameCommonFile(const char (&name)[kNameBytes], char* path) {
   const size_t length = std::strlen(g_config.directory);
@@ -305,12 +305,12 @@ void ApplyConfig() {
   g_flags.was_paused.store(g_config.paused, std::memory_order_relaxed);
 }
 
-// In a forked child: the file is the parent's. The child makes its own at its first event, and goes
-// on in the scopes that it was forked in.
+// In a forked child: the file is the parent's. The child makes its own at its first event, and
+// keeps the scopes that it was forked in.
 void ForgetParent() {
   SystemCalls guard;
   if (State() != SessionState::kUnread && getpid() == g_pid)
-    return;  // an event in an earlier fork handler has told us
+    return;  // an event in an earlier fork handler has shown the fork
   g_pid = getpid();
   g_is_forked = true;
   // Where a signal handler forked, the event that it interrupted will be finished all the same.
@@ -329,13 +329,13 @@ void ForgetParent() {
   SetState(g_configured ? SessionState::kIdle : SessionState::kOff);
 }
 
-// A file for the next recording, nullptr when there is no memory. Only one thread begins one.
+// A file for the next recording; nullptr when memory is exhausted. Only one thread begins one.
 SessionFile* NextFile() {
   SessionFile* const current = g_file.load();
   if (current->live.header() == nullptr)
     return current;
   for (SessionFile* file = &g_first_file; file != nullptr; file = file->next) {
-    // Whoever comes now finds that it is not the current one, and leaves it as it is.
+    // A new user sees that it is not the current one, and leaves it unchanged.
     if (file != current && file->users.load() == 0) {
       file->live.Close();
       return file;
@@ -387,7 +387,7 @@ bool SessionEnsureStarted() {
   SystemCalls guard;
   SessionState state = State(std::memory_order_acquire);
   if (state == SessionState::kUnread) {
-    // Another library's constructor comes before ours, or this is a fork that nobody told us of.
+    // Another library's constructor ran before ours, or this is a fork whose handlers did not run.
     if (g_loaded.load(std::memory_order_relaxed))
       ForgetParent();
     else
@@ -399,8 +399,9 @@ bool SessionEnsureStarted() {
       CountEarlyLoss();
       return false;
     }
-    // A child of vfork has its parent's memory, but not its number: the file would have the wrong
-    // name. Once there is one, what the child does in that memory is recorded in it like the rest.
+    // A child of vfork shares its parent's memory and has another number: the file would have the
+    // wrong name. Once there is one, what the child does in that memory is recorded in it like the
+    // rest.
     if (getpid() != g_pid)
       return false;
     if (g_wiped.state.compare_exchange_strong(state, SessionState::kStarting,

@@ -57,7 +57,7 @@ struct alignas(64) SessionFlags {
   std::atomic<bool> python{false};    // record Python stacks
   std::atomic<bool> native{false};    // record native stacks on tensor events
   std::atomic<bool> unpooled{false};  // the launcher switched the frameworks' caches off: noted
-  // Host memory that may stand in for the devices', by what `run --overflow` says; 0: none.
+  // Host memory that may replace device memory, as `run --overflow` sets it; 0: none.
   std::atomic<uint64_t> overflow_bytes{0};
 };
 extern SessionFlags g_flags;
@@ -88,7 +88,7 @@ void SessionDetach();
 const char* SessionDirectory();
 // Whether there is a file, and it is this process's: a child of vfork shares its parent's memory.
 bool SessionIsOurs();
-// Flags the file as closed cleanly; recording goes on (late frees are still written).
+// Flags the file as closed cleanly; recording continues (late frees are still written).
 void SessionMarkClosed();
 // The process ends, as far as the probe sees: seals what this thread has written.
 void SessionAtExit();
@@ -103,14 +103,14 @@ void CountLoss(format::Loss loss, uint64_t count = 1);
 // The same of requests for memory that the driver refused, or that an allocator gave up.
 enum class Refusal { kByDriver, kGivenUp };
 void CountRefusal(Refusal refusal);
-// The first time in a process: waits, a second at most, until the launcher has told of what was
-// counted, so that the report stands before the traceback of a program that ends by it, and what it
-// does next can be its last. Only where the launcher asked for that. Not within a RecordScope.
+// Waits for the launcher's report, the first time in a process and for one second at most. So the
+// report is printed before the traceback of a program that ends now, and before the program
+// continues. Only where the launcher asked for that. Not within a RecordScope.
 void AwaitReport();
 
-// Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr when
-// there is no room now: the loss is counted by the caller. A few system calls and no lock; the
-// offset is claimed by one atomic add.
+// Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr if
+// the file cannot grow now: the caller counts the loss. A few system calls and no lock; the offset
+// is claimed by one atomic add.
 uint8_t* MapSpace(uint32_t session, uint32_t size_bytes);
 void UnmapSpace(uint8_t* space, size_t size_bytes);
 // Before a chunk is begun in that space. False when that recording is over.
@@ -119,12 +119,12 @@ bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes);
 void CountChunk(uint32_t session);
 uint32_t NewStreamId();
 
-// ---- whether the driver gave memory between two instants, for those to whom only that matters
+// ---- whether the driver gave memory between two instants, for callers that need only that
 
 inline constinit std::atomic<bool> g_counts_driver_memory{false};
 inline constinit std::atomic<uint32_t> g_driver_memory_count{0};
 
-// Nothing but a load where nobody asked.
+// Only a load while this is not watched.
 inline void CountDriverMemory() {
   if (__builtin_expect(g_counts_driver_memory.load(std::memory_order_relaxed), 0))
     g_driver_memory_count.fetch_add(1, std::memory_order_relaxed);

@@ -7,18 +7,18 @@
 
 namespace vramscope::probe {
 
-// Of whoever forgets something: between two recordings other threads go on, in a child after fork
-// there are none.
+// For code that forgets entries: between two recordings other threads keep running, in a child
+// after fork they are gone.
 enum class OtherThreads : uint8_t { kRun, kGone };
 
-// What is known of a few things with a handle: contexts, pools, streams that are captured. Fixed
-// size, no lock, no wait; any thread may call any of it, a signal handler in the middle of another
-// call too. All bits zero is the empty table, so that an unused one costs no memory.
+// The state of a few things with a handle: contexts, pools, streams that are captured. Fixed size,
+// no lock, no wait; any thread may call any of it, a signal handler in the middle of another call
+// too. All bits zero is the empty table, so that an unused one costs no memory.
 //
 // A slot is claimed for a key, filled, and then published; only then it is found. Of several
-// threads that insert one key at once, one does. Slots that were used stand in front, so that a
-// search ends at the first one that never was: few things are a few steps. `Value` is made of
-// atomics, since whoever found a slot may still look at it when it has become another key's.
+// threads that insert one key at once, one does. Used slots come first, so a search ends at the
+// first unused slot: a few things take a few steps. `Value` is made of atomics, because a thread
+// may still read a slot after another key has taken it.
 template <class Value, size_t kCapacity>
 class SlotTable {
  public:
@@ -52,14 +52,14 @@ class SlotTable {
 
   enum class Outcome : uint8_t {
     kInserted,
-    kKnown,  // it stood there, or another thread is just inserting it
+    kKnown,  // it was in the table, or another thread is just inserting it
     kFull,
   };
   struct Inserted {
     Outcome outcome;
     Slot* slot;  // where it was inserted
   };
-  // `fill` sets the value of a slot that nobody else sees.
+  // `fill` sets the value of a slot that other threads do not see yet.
   template <class Fill>
   Inserted Insert(uint64_t key, Fill fill) {
     if (Find(key) != nullptr)
@@ -88,7 +88,8 @@ class SlotTable {
   bool Remove(Slot* slot, uint64_t key) {
     return slot->word_.compare_exchange_strong(key, kRemoved, std::memory_order_seq_cst);
   }
-  // Takes a removal back, unless the slot is another key's by now. Only by whoever removed it.
+  // Takes a removal back, unless the slot is another key's by now. Only by the thread that removed
+  // it.
   bool Restore(Slot* slot, uint64_t key) {
     uint64_t word = kRemoved;
     return slot->word_.compare_exchange_strong(word, key, std::memory_order_seq_cst);
@@ -126,16 +127,16 @@ class SlotTable {
  private:
   static constexpr uint64_t kNeverUsed = 0;
   static constexpr uint64_t kRemoved = 1;
-  // Somebody fills the slot for the key beside this bit, or was told not to.
+  // A thread fills the slot for the key beside this bit, or has given it up.
   static constexpr uint64_t kClaim = uint64_t{1} << 63;
   static constexpr uint64_t kGivenUp = kClaim;
 
   // With the highest bit a word is negative.
   static bool IsKey(uint64_t word) { return static_cast<int64_t>(word) >= int64_t{kFirstKey}; }
 
-  // Whether the claim `ours` is the one that counts. Claims and looks are in one order, so of two
-  // claims one at least sees the other: the later slot then gives way by itself, the earlier one
-  // stops it, or gives way where it was published already.
+  // Whether the claim `ours` is the one that counts. Claims and searches have one order, so of two
+  // claims at least one sees the other. The later slot then gives way. The earlier one stops it, or
+  // gives way if the later one is already published.
   bool IsForUs(uint64_t key, const Slot* ours) {
     for (Slot& slot : slots_) {
       if (&slot == ours)

@@ -171,7 +171,7 @@ TEST(SlotTable, WhatThreadsInsertTheyRemoveOnce) {
   EXPECT_GE(inserted, kRounds);
 }
 
-// Of a key that nobody removes there is one insertion and one slot.
+// A key that is never removed has one insertion and one slot.
 TEST(SlotTable, ManyThreadsInsertAKeyOnce) {
   constexpr int kThreads = 4;
   constexpr size_t kRounds = 1500;

@@ -5,7 +5,7 @@ namespace vramscope::probe {
 
 class ImportPlan;
 
-// A library is about to be opened. Its constructors, and whoever uses it, come later.
+// A library is about to be opened. Its constructors and its users run later.
 struct Opening {
   const char* file;
   int mode;
@@ -18,17 +18,19 @@ struct Opening {
 // has to do at the few moments of a recording that concern all of them; null: nothing.
 // inject/sources.cc has the list, and calls each step of all of them in its order.
 struct Source {
-  // The probe came with the program, and recording is on: what is there already.
+  // The probe was loaded with the program, and recording is on: handles the libraries that are
+  // loaded.
   void (*begin)() = nullptr;
   // By the thread that opens it, which holds no lock of ours or of an allocator, and may hold the
   // GIL.
   void (*opening)(const Opening& opening) = nullptr;
-  // A recording began in a process under way: what is there, and what the new file must say again.
+  // A recording began in a running process: handles the libraries that are loaded, and writes again
+  // what the new file needs.
   void (*begin_late)() = nullptr;
   // Before that, and where the driver itself opened the probe: what loaded objects shall call
   // instead.
   void (*plan_imports)(ImportPlan* plan) = nullptr;
-  // That recording was ended: the next one's file knows nothing yet. Other threads go on; where
+  // That recording was ended: the next one's file knows nothing yet. Other threads keep running; if
   // Python runs, the caller has the GIL.
   void (*forget)() = nullptr;
   // In a child after fork: so does its file, and the other threads are gone.
@@ -37,10 +39,10 @@ struct Source {
   void (*end)() = nullptr;
 };
 
-// The functions of libc10 that the probe stands in front of, hooks/c10. A preloaded probe is found
-// by name; the slots of objects that were loaded before it are pointed to it.
+// The functions of libc10 that the probe interposes, hooks/c10. A preloaded probe is found by name;
+// the slots of objects that were loaded before it are pointed to it.
 extern const Source kC10Source;
-// When XLA's own pool refuses memory, of which the driver never hears, hooks/jax.
+// Failed allocations of XLA's own pool, which the driver does not see, hooks/jax.
 extern const Source kJaxSource;
 
 }  // namespace vramscope::probe

@@ -20,7 +20,7 @@ constinit VRAMSCOPE_TLS ThreadState t_thread{};
 
 namespace {
 
-// A record of a stream without room is dropped; after so many of them room is looked for again.
+// A stream without space drops its records. After this many it asks for space again.
 constexpr uint32_t kRetryEvery = 4096;
 // Events inside of one that is not finished.
 constexpr uint32_t kMaxInterruptions = 4096;
@@ -60,7 +60,7 @@ RecordScope::Entry RecordScope::EnterAgain(uintptr_t frame) {
   }
   if (++t_thread.interruptions > kMaxInterruptions) {
     // No handler does so much: it was left by longjmp, to a frame further in than the one that is
-    // gone. The stream stays as it is, whole, even if this is wrong and somebody returns to it.
+    // gone. The stream stays valid even if this is wrong and the thread returns to that frame.
     t_thread.interruptions = 0;
     t_thread.nested = 0;
     t_thread.stream = nullptr;
@@ -223,8 +223,8 @@ void Stream::SealChunk() {
 }
 
 // What is committed is whole. The rest of the chunk becomes a chunk of its own, since what records
-// are relative to (DeltaState) may be ahead of that. The part before it stays mapped for good, so
-// that even somebody who returned to it would write into memory of ours.
+// are relative to (DeltaState) may be ahead of that. The part before it stays mapped, so that even
+// a thread that returned to it would write into memory of ours.
 void Stream::Recover() {
   scope_path_ = 0;
   scope_ = 0;

@@ -93,8 +93,8 @@ extern constinit std::atomic<void (*)()> g_on_anchor;
 //   begin_ |rec|rec|rec|.......| stop_ ... end_      a chunk, mapped and allocated on disk
 //                      ^ cursor_: a record is written here, then committed by one release store
 //
-// Hooks append through RecordScope, which takes the stream of their thread. Where there is no room,
-// the record is a counted loss. Not thread-safe: use it only through RecordScope.
+// Hooks append through RecordScope, which takes the stream of their thread. Without space the
+// record is a counted loss. Not thread-safe: use it only through RecordScope.
 class Stream {
   // What every event needs, in two cache lines.
   alignas(64) uint8_t* cursor_ = nullptr;
@@ -109,7 +109,7 @@ class Stream {
   bool sights_are_full_ = false;
 
  public:
-  // Appends one record and commits it. False, and a counted loss, when there is no room.
+  // Appends one record and commits it. False, and a counted loss, if the stream has no space.
   template <class Record>
   VRAMSCOPE_ALWAYS_INLINE bool Append(const Record& record) {
     const size_t bound = format::EncodedBound(record);
@@ -146,12 +146,12 @@ class Stream {
     return VRAMSCOPE_UNLIKELY(sight == nullptr || sight->count < kEarlySights) &&
            CountSight(kind, sight);
   }
-  // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
+  // Forgets every known code and stack. Ids keep counting, so what was written stays valid.
   void ResetStackTables();
 
-  // The scope that the records from here on are in, as the stream has it (ScopeStack::path()).
+  // The scope of the records from here on, as the stream has stored it (ScopeStack::path()).
   uint64_t scope_path() const { return scope_path_; }
-  // Goes on after an append that was begun and will never be finished.
+  // Continues after an append that will never be finished.
   void Recover();
   // Seals what is committed: the thread ends, or the process.
   void Seal();
@@ -181,7 +181,7 @@ class Stream {
     header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
                                    std::memory_order_release);
   }
-  // Where the next look is due: seals what is written, and has room for so many bytes more.
+  // Called when the next check is due: seals what is written, and makes space for `need_bytes`.
   VRAMSCOPE_NOINLINE bool NextSpan(size_t need_bytes);
   bool NextChunk(size_t need_bytes);
   void BeginSpan(size_t need_bytes);
@@ -302,7 +302,7 @@ class RecordScope {
  private:
   VRAMSCOPE_NOINLINE static Stream* Acquire();
   VRAMSCOPE_NOINLINE static bool Begin(Want want);
-  // Whether the thread's own stream can be taken; else this is a nested event, or none (null).
+  // Whether the thread's own stream can be taken; otherwise this is a nested event, or none (null).
   struct Entry {
     bool takes_own;
     Stream* borrowed;

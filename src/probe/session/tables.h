@@ -63,7 +63,7 @@ inline uint64_t HashMix(uint64_t hash, uint64_t word) {
 // repeat themselves: the entry behind the one found last is tried first, then that one itself, so
 // that a training's step reads what it needs as a list, which the processor fetches ahead. The
 // slots, where each entry's place is in a cache line of its own, are searched only where the order
-// changes. Lives in zeroed memory, of which what is not used costs nothing. Not thread-safe.
+// changes. Lives in zeroed memory, whose unused part costs nothing. Not thread-safe.
 template <class Entry, auto kKey, uint32_t kCapacity>
 class OrderedTable {
   static_assert((kCapacity & (kCapacity - 1)) == 0);

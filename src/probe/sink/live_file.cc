@@ -39,7 +39,7 @@ bool IsInMemory(int fd) {
 }
 
 bool WriteZeros(int fd, uint64_t offset, uint64_t size) {
-  // Never written to, so that no memory is behind it. Much at once: the kernel takes large pages.
+  // Never written to, so that it uses no memory. Much at once: the kernel takes large pages.
   static uint8_t zeros[1 << 20];
   while (size != 0) {
     const size_t part = size < sizeof zeros ? size : sizeof zeros;
@@ -157,7 +157,8 @@ uint8_t* LiveFile::MapSpace(uint32_t size_bytes) {
     uint64_t offset = header_->end_bytes.fetch_add(size_bytes, std::memory_order_relaxed);
     space = Map(fd, offset, size_bytes);
     if (space == nullptr) {
-      // Given back if nobody has claimed more: a full disk is tried again and again.
+      // Given back if other threads have claimed nothing after it: a full disk is tried again and
+      // again.
       uint64_t end = offset + size_bytes;
       header_->end_bytes.compare_exchange_strong(end, offset, std::memory_order_relaxed);
     }

@@ -25,7 +25,7 @@ class LiveFile {
 
   format::FileHeader* header() const { return header_; }
   const char* path() const { return path_; }
-  // Unmaps the header. Nobody uses the file any more.
+  // Unmaps the header. The file must not be used afterwards.
   void Close();
   // In a forked child: the mapping stays, the file is the parent's.
   void Forget();

@@ -25,7 +25,7 @@ struct NvmlProcess {
   uint64_t used_bytes = 0;
 };
 
-// What a sampler needs to know of a machine's GPUs; a seam for tests.
+// The GPU readings that a sampler needs; a seam for tests.
 class GpuMonitor {
  public:
   struct Gpu {

@@ -108,8 +108,7 @@ void SamplingPace::Add(int64_t behind_ns, int64_t period_ns) {
   latest_ns = std::max(latest_ns, behind_ns);
 }
 
-// Times that have passed are not made good: whoever was kept from running would take its readings
-// in a row.
+// Missed times are skipped: otherwise a delayed thread would take its readings in a row.
 uint64_t SamplingPace::Next(int64_t behind_ns, int64_t period_ns) {
   if (behind_ns <= period_ns)
     return 1;
@@ -220,7 +219,7 @@ void Sampler::SampleProcesses(size_t gpu) {
     WriteProcess(gpu, begin, end, process);
   }
   // One that lives and is listed no more has nothing on the device: the driver may have moved it
-  // all to host memory. Without the probe nothing else tells that one has ended.
+  // all to host memory. Without the probe this is the only sign that it has ended.
   for (const pid_t pid : listed_[gpu]) {
     if (std::find(pids.begin(), pids.end(), pid) == pids.end() &&
         (options_.processes != nullptr || IsRunning(pid)))

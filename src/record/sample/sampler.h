@@ -133,7 +133,7 @@ struct SamplingPace {
   uint64_t readings = 0;
   uint64_t late = 0;      // of them, a period or more behind their time
   uint64_t left_out = 0;  // times that had passed with the reading before
-  int64_t latest_ns = 0;  // the most that one was behind its time
+  int64_t latest_ns = 0;  // the longest delay of a sample
 
   void Add(int64_t behind_ns, int64_t period_ns);
   // How many periods from one time to the next that is still to come.
@@ -143,7 +143,7 @@ struct SamplingPace {
 struct SamplerOptions {
   int64_t period_ns = 10'000'000;
   std::vector<size_t> gpus;               // positions in the monitor's list; empty: all
-  ProcessWatch* watch = nullptr;          // is told which processes use a GPU
+  ProcessWatch* watch = nullptr;          // receives the processes that use a GPU
   SampledProcesses* processes = nullptr;  // of a recording without the probe
 };
 
@@ -154,7 +154,7 @@ class Sampler {
   Sampler(GpuMonitor& monitor, LiveFileWriter& file, SamplerOptions options);
   ~Sampler();
 
-  // Writes the devices and two samples of each, then goes on in the background.
+  // Writes the devices and two samples of each, then continues in the background.
   void Start();
   // A last sample of everything, and the thread is gone. Idempotent.
   void Stop();

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPeriodMs = 100;
-// Descriptors are the user's too: so many processes at once are watched.
+// The user needs descriptors too: at most this many processes are watched at once.
 constexpr size_t kMaxWatched = 256;
 
 int OpenProcess(pid_t pid) {

@@ -22,7 +22,7 @@ struct ExitSeen {
 // ends between two looks at the live directory is not seen.
 class ExitWatch {
  public:
-  // `command`, the command's process, is left out: whoever waits for it knows.
+  // `command`, the command's process, is left out: the launcher waits for it anyway.
   ExitWatch(std::string live_directory, pid_t command);
   ~ExitWatch();
   ExitWatch(const ExitWatch&) = delete;

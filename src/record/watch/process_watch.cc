@@ -122,7 +122,7 @@ std::string WhyOutOfReach(pid_t pid, const std::string& directory) {
   FileUser user;
   if (!status || !ParseFileUser(*status, &user))
     return "";
-  // Whoever started the recording made the directory, whatever owner the file system shows.
+  // The user of the recording made the directory, whatever owner the file system shows.
   constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
   if (user.user != geteuid() && user.user != here.st_uid && !user.may_write_all &&
       (here.st_mode & kOthersMayWrite) == 0) {

@@ -36,8 +36,8 @@ constexpr int kRestFactor = 10;
 // What the headers of a recording's live files say.
 struct Refusals {
   uint64_t refused = 0;              // by the driver
-  uint64_t gave_up = 0;              // caching allocators, of which each asks the driver twice
-  std::vector<std::string> waiting;  // files of processes that wait until they were told of
+  uint64_t gave_up = 0;              // by caching allocators, each of which asks the driver twice
+  std::vector<std::string> waiting;  // files of processes that wait for the report
 
   bool CountsAre(const Refusals& other) const {
     return refused == other.refused && gave_up == other.gave_up;
@@ -64,7 +64,8 @@ Refusals LookForRefusals(const std::string& live_directory) {
   return found;
 }
 
-// Lets those processes go on. One whose file this user cannot write goes on by itself.
+// Lets those processes continue. A process whose file this user cannot write continues after its
+// own time limit.
 void Release(const std::string& live_directory, const std::vector<std::string>& waiting) {
   if (waiting.empty())
     return;

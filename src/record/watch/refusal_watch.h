@@ -11,8 +11,8 @@ namespace vramscope::cli {
 // Says while the program runs why memory was refused to it, and saves that. It looks at the headers
 // of the live files; another process reads the recording, and no more than a few times. A driver's
 // refusal that an allocator may still be answering, by giving back what it has cached, is left
-// until nothing more has come for a second. The first one of a process that its framework raises
-// waits for that, and is told of at once.
+// until nothing more has come for a second. The first failure of a process that its framework
+// raises waits for the report, which comes at once.
 class RefusalWatch {
  public:
   RefusalWatch(std::string live_directory, std::string output);
@@ -23,7 +23,7 @@ class RefusalWatch {
   void Start();
   // A report that is not finished is given up: there is one after the run. Idempotent.
   void Stop() { worker_.Stop(); }
-  // Refusals for good that were told. After Stop().
+  // Failed allocations that were reported. After Stop().
   size_t told() const { return told_; }
   // "" or why it ended early. After Stop().
   const std::string& failure() const { return worker_.failure(); }

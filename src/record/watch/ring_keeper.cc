@@ -27,7 +27,7 @@ constexpr uint64_t kLeastLiveBytes = 8 << 20;
 constexpr std::chrono::milliseconds kPeriod{200};
 constexpr std::chrono::milliseconds kShortestPeriod{10};
 constexpr std::chrono::hours kLongest{1};
-// A compaction that nobody waits for leaves the processor to the program.
+// A compaction has low priority, so that it leaves the processor to the program.
 constexpr int kNice = 10;
 constexpr unsigned kMostDropsOnly = 64;
 // Over so long the rate is taken at which the directory grows.
@@ -132,7 +132,7 @@ RingKeeper::Outcome RingKeeper::Run(const std::vector<std::string>& words, uint6
   if (child.ok())
     return Outcome::kDone;
   if (WIFSIGNALED(child.wait_status))
-    return Outcome::kStopped;  // by somebody, or for want of memory: the next one may have more
+    return Outcome::kStopped;  // stopped from outside, or out of memory: the next one may have more
   if (why == compact::kHeldByReader) {
     was_held_ = true;
     return Outcome::kHeld;

@@ -58,7 +58,7 @@ class RingKeeper {
   uint64_t high_bytes_ = 0;
   double compacted_each_second_ = 5e6;  // bytes, by the last compaction; before it a guess
   unsigned too_slow_ = 0;               // compactions in a row
-  unsigned drops_only_ = 0;             // so many times no compaction is tried
+  unsigned drops_only_ = 0;             // looks for which no compaction is tried
   std::vector<std::string> instants_;   // that the last compaction kept
 
   // For the note.

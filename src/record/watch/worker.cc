@@ -18,7 +18,7 @@ std::chrono::nanoseconds ThreadCpuTime() {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// A short text needs no memory, of which there may be none.
+// A short text needs no allocation, which could fail here.
 void Set(std::string* failure, const char* text) noexcept {
   try {
     *failure = text;

@@ -24,7 +24,7 @@ class Worker {
   void Start(std::function<void()> work) noexcept;
   // Tells the work to end, and waits until it has. Idempotent.
   void Stop();
-  // The same where the work has been told otherwise.
+  // The same for work that has already been stopped in another way.
   void Join() noexcept;
   bool IsStarted() const { return thread_.joinable(); }
   // Why it could not begin or ended early; "" where neither is so. After Join().
@@ -45,8 +45,7 @@ class Worker {
 };
 
 // When such a thread looks again: after `period`, and so late that its looks take a four-hundredth
-// of a processor at most. Only what a look computes counts; one that was kept waiting cost nobody
-// anything.
+// of a processor at most. Only processor time counts; a look that waited cost nothing.
 class LookPace {
  public:
   explicit LookPace(std::chrono::nanoseconds period) : period_(period), pause_(period) {}

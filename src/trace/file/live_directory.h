@@ -36,8 +36,8 @@ std::string WhyNamedFilesAreNotRead(const std::string& directory,
                                     const SessionJson& session,
                                     std::span<const std::string> live_files);
 
-// A live directory that is read. Whoever gives space back in it (docs/RING.md), or removes it when
-// its recording is finished, does so under an exclusive lock; readers have a shared one.
+// A live directory that is read. A process that gives space back in it (docs/RING.md), or removes
+// it after its recording is finished, holds an exclusive lock. Readers hold a shared lock.
 class LiveDirectory {
  public:
   // Waits for the lock. Where the file system has no locks nothing is waited for.
@@ -45,7 +45,7 @@ class LiveDirectory {
 
   // False where the path leads to another directory by now, or nowhere: the recording was finished.
   bool IsAtItsPath() const;
-  // It goes on until the result is closed.
+  // The lock lasts until the result is closed.
   util::UniqueFd TakeLock() { return std::move(fd_); }
 
  private:

@@ -39,8 +39,8 @@ T Get(const uint8_t* at, size_t field_offset) {
   return value;
 }
 
-// Whether a checksum, or what a value stands there twice for, says the same. Under a fuzzer always:
-// see ChecksumHolds().
+// Whether a checksum, or the second copy of a value, confirms it. Under a fuzzer always: see
+// ChecksumHolds().
 template <class T>
 bool IsSame(T expected, T found) {
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
@@ -52,7 +52,7 @@ bool IsSame(T expected, T found) {
 }
 
 constexpr uint16_t kChecksumsSince = 3;
-// A file of so many chunks, at a page each, is larger than any disk.
+// A file of this many chunks, at a page each, is larger than any disk.
 constexpr uint64_t kMostMissing = uint64_t{1} << 40;
 
 // Largest chunk that a writer of this major version can make; a larger size is damage.
@@ -99,14 +99,14 @@ void LiveFile::OpenPast(LossCounter* losses) {
   past->is_past_ = true;
   past->mapped_ = std::move(*mapped);
   past->bytes_ = past->mapped_.bytes();
-  // Of another run it would be somebody else's.
+  // A past file of another run belongs to another process.
   if (!past->Read(path, losses).ok() || past->pid_ != pid_ || past->start_ticks_ != start_ticks_)
     return losses->Add(format::Loss::kDamagedBytes, 1, past->bytes_.size());
   past_ = std::move(past);
   ReadPast(losses);
 }
 
-// What the past file says of itself.
+// What the past file records about itself.
 void LiveFile::ReadPast(LossCounter* losses) {
   const auto read = [&](const ChunkRef& chunk) {
     const auto records = past_->Records(chunk);
@@ -298,7 +298,7 @@ bool LiveFile::ReadChunk(uint64_t offset,
     return false;
   *size = Get<uint32_t>(at, offsetof(ChunkHeader, size_bytes));
   if (has_checksums_) {
-    // The size stands there twice: it is this one that changes together with its checksum.
+    // The size is stored twice: only this copy changes together with its checksum.
     const auto head = Get<uint64_t>(at, offsetof(ChunkHeader, head));
     *size = format::LowHalf(head);
     if (!IsSame(format::ChunkHead(at, format::LowHalf(head)), head))

@@ -33,17 +33,17 @@ struct ChunkRef {
 // The past file of a live file, in the same directory.
 std::string PastPathOf(const std::string& live_path);
 
-// One file of a live directory as it stood when it was opened: header, and the chunks of every
-// stream in order. The file may still grow; what is committed later is not seen.
+// One file of a live directory as it was when it was opened: header, and the chunks of every stream
+// in order. The file may still grow; what is committed later is not seen.
 class LiveFile {
  public:
-  // Finds the chunks and counts what is damaged in `losses`. An error where there is no header to
-  // trust, or one of a newer major version.
-  // Where its writer goes on (`grows`), the record under way is no loss.
+  // Finds the chunks and counts what is damaged in `losses`. An error if the header cannot be
+  // trusted or has a newer major version. If the writer is still active (`grows`), an unfinished
+  // last record is not a loss.
   static util::Result<LiveFile> Open(const std::string& path,
                                      LossCounter* losses,
                                      bool grows = false);
-  // The same over bytes in memory, which must outlive the result. `name` stands in errors.
+  // The same over bytes in memory, which must outlive the result. Errors contain `name`.
   static util::Result<LiveFile> FromBytes(std::span<const uint8_t> bytes,
                                           const std::string& name,
                                           LossCounter* losses);
@@ -73,8 +73,9 @@ class LiveFile {
   std::span<const uint8_t> Records(const ChunkRef& chunk) const {
     return (chunk.in_past ? past_->bytes_ : bytes_).subspan(chunk.offset, chunk.bytes);
   }
-  // What of the file the past file stands for: chunks of each stream, from the first one, and where
-  // in the file nothing is to be read. Ranges are by their begin and do not touch.
+  // The part of the file that the past file replaces: the number of chunks of each stream, from the
+  // first one, and the file ranges that must not be read. Ranges are by their begin and do not
+  // touch.
   const std::map<uint32_t, uint32_t>& compacted_chunks() const { return compacted_chunks_; }
   const std::map<uint64_t, uint64_t>& compacted_ranges() const { return compacted_ranges_; }
   // The header's page as it was read.
@@ -96,7 +97,8 @@ class LiveFile {
   util::Status ReadHeader(const std::string& name, LossCounter* losses);
   void ReadLosses(LossCounter* losses) const;
   void FindChunks(LossCounter* losses);
-  // False when there is no credible chunk header at `offset`; else the chunk's size in the file.
+  // False if `offset` has no credible chunk header. Otherwise `*size` is the chunk's size in the
+  // file.
   bool ReadChunk(uint64_t offset, uint64_t* size, ChunkRef* chunk, LossCounter* losses) const;
   // How many of the committed records can be believed.
   uint32_t CheckRecords(const uint8_t* chunk, uint32_t room, LossCounter* losses) const;

@@ -17,7 +17,7 @@ using testing::LiveFileBuilder;
 
 constexpr uint64_t kStart = 1'000'000'000;
 
-// Two threads, the first with two chunks, as a program leaves them that ended by itself.
+// Two threads, the first with two chunks, as a program leaves them that ended normally.
 std::string WholeFile() {
   LiveFileBuilder file({.sealed_tails = true});
   for (uint32_t stream = 1; stream <= 2; ++stream) {
@@ -35,7 +35,7 @@ std::string WholeFile() {
 
 struct Reading {
   std::string facts;   // all that a reader gets to see
-  std::string losses;  // what it is told that is missing
+  std::string losses;  // the losses that it counts
 };
 
 Reading Read(const std::string& bytes) {
@@ -52,7 +52,7 @@ Reading Read(const std::string& bytes) {
     for (const auto& stream : file->streams()) {
       for (const ChunkRef& chunk : stream) {
         const auto records = file->Records(chunk);
-        // Where records end that are none, whoever walks them says so.
+        // If records end before a valid one, the caller that walks them counts the loss.
         const uint8_t* at = records.data();
         const uint8_t* const end = at + records.size();
         for (format::RawRecord record; at != end && format::NextRecord(&at, end, &record);) {
@@ -66,7 +66,8 @@ Reading Read(const std::string& bytes) {
       }
     }
   } else {
-    losses.Add(format::Loss::kDamagedBytes, 1, bytes.size());  // as whoever opens a directory
+    losses.Add(format::Loss::kDamagedBytes, 1,
+               bytes.size());  // as the code that opens a directory does
   }
   reading.facts = out.str();
   for (const Loss& loss : losses.Rows())

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kBegan = 1'000'000'000;
 constexpr double kRate = 0.4;  // 2.5 GHz
 
-// The pair of so many ns after the beginning, read wrong by `error_ns`.
+// The pair `ns` after the beginning, read wrong by `error_ns`.
 TickClock::Anchor PairAt(int64_t ns, int64_t error_ns = 0) {
   return {static_cast<uint64_t>(static_cast<double>(ns) / kRate) + 1000, kBegan + ns + error_ns};
 }

@@ -55,7 +55,7 @@ class Converter {
   }
 #include "format/records.def"
 
-  // For whoever opens the file.
+  // For the code that opens the file.
   bool On(const format::PastStream&, Event*) {
     return false;
   }

@@ -25,7 +25,7 @@ namespace vramscope::trace {
 // The definitions of one stream, by local id.
 class LocalIds {
  public:
-  // What an id stands for that was never defined.
+  // The value of an id that was never defined.
   static constexpr uint32_t kUndefined = 0xffffffff;
 
   void Set(uint64_t local, uint32_t global);
@@ -130,7 +130,7 @@ class NativeStacks {
   };
   static constexpr uint32_t kNoImage = 0xffffffff;
 
-  // Which binary stood at an address last: each one that is laid down covers what was there.
+  // Which binary was last mapped at an address: each new mapping covers the older ones.
   class AddressMap {
    public:
     void Cover(const Image& image, uint32_t id);

@@ -63,7 +63,8 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
       missing.insert(Basename(file_path));
       continue;
     }
-    // An empty one is of a process that was killed just then, or was cut: nobody can tell.
+    // An empty file is from a process that was killed at once, or it was cut: the two look the
+    // same.
     losses.Add(*size_bytes == 0 ? format::Loss::kUnfinishedRecord : format::Loss::kDamagedBytes, 1,
                *size_bytes);
   }
@@ -167,11 +168,12 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
   return {};
 }
 
-// A cell's code is known by its number, and its text is here: no file has it.
+// A notebook cell's code is known by its number. Its text comes from here, because it is not in a
+// file.
 void LiveTrace::NameCells(const Cells& cells) {
   if (cells.empty())
     return;
-  std::map<uint32_t, StringId> names;  // by that of the file; 0: it is no cell
+  std::map<uint32_t, StringId> names;  // by the file's string; 0: not a cell
   dictionaries_.EditFrames([&](tables::FrameRow& frame) {
     if (frame.kind != tables::FrameKind::kPython || frame.file.value == 0)
       return;
@@ -296,7 +298,7 @@ std::vector<LiveTrace::Exit> LiveTrace::Exits() const {
   return exits;
 }
 
-// The processes of a sampled recording, in which nobody recorded himself.
+// The processes of a sampled recording, which has no live files of theirs.
 void LiveTrace::AddSampledProcesses() {
   for (size_t i = 0; i < files_.size(); ++i) {
     for (SampledProcess& found : scans_[i].sampled) {
@@ -383,7 +385,7 @@ void LiveTrace::BuildProcesses() {
     processes_[ended.value].wait_status = exit.status;
     ends[ended.value] = std::max(processes_[ended.value].end_ns, exit.time_ns);
   }
-  // One that nobody saw end has not ended while NVML lists it, though it may be at rest.
+  // A process whose end was not seen is alive while NVML lists it, though it may be idle.
   for (size_t i = 0; i < files_.size(); ++i) {
     for (const auto& [pid, ticks] : scans_[i].listed) {
       const auto it = processes_by_pid_.find(pid);

@@ -41,8 +41,8 @@ class LiveTrace : public Trace {
                                                         LossCounter losses,
                                                         OpenOptions options = {});
 
-  // Whoever compacts a ring looks at the files themselves. Event::source counts the
-  // streams of all of them, in this order.
+  // The compaction of a ring reads the files themselves. Event::source counts the streams of all of
+  // them, in this order.
   const std::vector<LiveFile>& files() const { return files_; }
   const FileContext& context(size_t file) const { return contexts_[file]; }
   // What is later was not looked at.
@@ -82,7 +82,7 @@ class LiveTrace : public Trace {
   std::vector<Event> process_ends_;                         // in time order
   int64_t until_ns_ = std::numeric_limits<int64_t>::max();  // later events are left out
   uint64_t until_ticks_ = 0;                                // 0: that is not known
-  std::vector<uint32_t> running_;                           // by pid: who goes on then
+  std::vector<uint32_t> running_;                           // by pid: processes that still ran then
   SourceLines source_lines_;
 };
 

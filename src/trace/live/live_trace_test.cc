@@ -488,7 +488,7 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   EXPECT_EQ(frame.pc, function + 1);
   EXPECT_EQ(trace->string(trace->frame(trace->stack(top.parent).frame).function), "0x10");
 
-  // In a hurry: the binary stays known, and nobody opens it.
+  // Without native names: the binary is recorded and is not opened.
   auto quick = OpenTrace(directory_, {.native_names = false});
   ASSERT_TRUE(quick.ok());
   const auto again = OfKind<Alloc>(Events(**quick));
@@ -498,7 +498,7 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   EXPECT_EQ((*quick)->string(nameless.image), path);
 }
 
-// Whoever sends a directory chooses the names in it: what they stand for here is none of his.
+// The sender of a directory chooses the names in it: local files of these names must not be read.
 TEST_F(LiveTraceTest, FilesThatAForeignRecordingNamesAreNotRead) {
   WriteBytes("secret.txt", "the first line\nthe second line\n");
   LiveFileBuilder file;
@@ -627,7 +627,7 @@ TEST_F(LiveTraceTest, AFileThatWasJustBeingMadeIsNoLoss) {
   WriteBytes("2.vrl", bytes);
   EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 1u);
   EXPECT_EQ(LossCount(*Open(), format::Loss::kUnfinishedRecord), 0u);
-  WriteBytes("3.vrl", "");  // made when its process was killed, or cut: nobody can tell
+  WriteBytes("3.vrl", "");  // its process was killed as it made it, or it was cut: unknown
   EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 1u);
   EXPECT_EQ(LossCount(*Open(), format::Loss::kUnfinishedRecord), 1u);
 }
@@ -651,7 +651,7 @@ TEST_F(LiveTraceTest, FilesThatTheManifestHasAndTheDirectoryHasNotAreALoss) {
   const std::string start = format::kManifestStart;
   WriteBytes("manifest", start + "1.vrl\n");
   EXPECT_EQ(LossCount(*Open(), format::Loss::kMissingFiles), 0u);
-  // The last line was cut off, and one is no name of a live file.
+  // The last line was cut off, and one line does not name a live file.
   WriteBytes("manifest", start + "1.vrl\n2.vrl\n3.vrl\n../4.vrl\nnotes\n5.vr");
   const auto trace = Open();
   EXPECT_EQ(LossCount(*trace, format::Loss::kMissingFiles), 2u);

@@ -23,9 +23,9 @@
 
 namespace vramscope::trace {
 
-// What a first walk over a stream and the skim of a chunk have in common. Nobody looks at the
-// events that they make: they ask which devices, stacks and texts there are, and a skim has to
-// leave what a walk leaves. `Pass` has AddDevice(int64_t local) besides what a Converter asks for.
+// What a first walk over a stream and the skim of a chunk have in common. Both ignore the resulting
+// events: they collect which devices, stacks and texts occur, and a skim must leave the same state
+// as a walk. `Pass` has AddDevice(int64_t local) besides what a Converter asks for.
 template <class Pass>
 class FirstLook : public Converter<Pass> {
  public:
@@ -56,7 +56,7 @@ class FirstLook : public Converter<Pass> {
     return true;
   }
   bool On(const format::Alloc& r, Event* event) {
-    // It stands in for the device that it names, and is the host's.
+    // Overflow memory belongs to the host, although it replaces memory of the device that it names.
     if (r.kind == static_cast<uint64_t>(format::MemoryKind::kOverflow))
       Device(format::kHostDevice);
     return Converter<Pass>::On(r, event);
@@ -77,8 +77,8 @@ class FirstLook : public Converter<Pass> {
   int64_t last_device_ = format::kNoDevice;
 };
 
-// The part of the first pass that needs nothing of what stands before: nearly all chunks of a long
-// recording define nothing, and are looked through side by side.
+// The part of the first pass that does not depend on earlier chunks: nearly all chunks of a long
+// recording define nothing, and are scanned in parallel.
 
 // What the first pass takes from a chunk without definitions.
 struct ChunkSkim {
@@ -86,7 +86,7 @@ struct ChunkSkim {
     uint64_t id = 0;
     uint64_t count = 0;
   };
-  bool is_told = false;  // else there is more to it: it is to be walked in its turn
+  bool is_told = false;  // if false, the chunk must be walked in its turn
   uint64_t event_count = 0;
   std::optional<uint64_t> last_ticks;  // of the latest event
   std::vector<TickClock::Anchor> anchors;
@@ -95,7 +95,7 @@ struct ChunkSkim {
   std::vector<Used> python_stacks, native_stacks;
 };
 
-// One for each of the chunks, by so many threads.
+// One result a chunk, computed by this many threads.
 std::vector<ChunkSkim> SkimChunks(const LiveFile& file,
                                   std::span<const ChunkRef> chunks,
                                   size_t workers);
@@ -114,7 +114,7 @@ struct ExitRecord {
   std::optional<int> status;
 };
 
-// A process that NVML alone tells of.
+// A process that only NVML reports.
 struct SampledProcess {
   uint64_t ticks = 0;
   uint32_t pid = 0;
@@ -150,7 +150,7 @@ struct ScanTables {
   ThreadId AddThread(ProcessId process, uint32_t tid, std::string_view name);
 };
 
-// By so many threads; what comes out is the same.
+// The result does not depend on the number of threads.
 FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables, size_t workers);
 
 }  // namespace vramscope::trace

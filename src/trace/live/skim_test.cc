@@ -73,7 +73,7 @@ std::string File(uint32_t seed) {
         case 2:
           stream.Add(format::Anchor{.time = time, .monotonic_ns = time});
           break;
-        case 3:  // of a stack that nobody defined
+        case 3:  // of an undefined stack
           stream.Add(format::BlockAlloc{.time = time,
                                         .address = address,
                                         .size = 64,

@@ -114,7 +114,7 @@ class StreamSource {
       return false;
     }
 
-    // What the record before said of this one.
+    // Copies what the preceding PastOrigin record describes into its event.
     void TakeOrigin(Event* event) {
       if (!origin_.has_origin) [[likely]]
         return;

@@ -13,16 +13,16 @@
 
 namespace vramscope::trace {
 
-// Which source line an instruction of a Python code object stands on. Decodes the table that
-// CPython keeps in the code object, in the form of whichever version wrote it.
+// Maps an instruction of a Python code object to its source line. Decodes the table that CPython
+// keeps in the code object, in the form of the version that wrote it.
 class PythonLineTable {
  public:
   PythonLineTable() = default;
   // A damaged or cut table answers for what it still covers.
   PythonLineTable(format::LineTableKind kind, uint32_t first_line, std::span<const uint8_t> table);
 
-  // The line of the instruction at `byte_offset` of the bytecode; 0 where it has none. Where there
-  // is no table, the code's first line.
+  // The line of the instruction at `byte_offset` of the bytecode; 0 where it has none. Without a
+  // table, the code's first line.
   uint32_t LineAt(uint64_t byte_offset) const;
 
  private:
@@ -43,7 +43,7 @@ class PythonLineTable {
 // Lines of source files, read from disk when first asked for. Thread-safe.
 class SourceLines {
  public:
-  // Without its line end; "" when there is no such file or line. Valid as long as this object.
+  // Without its line end; "" if the file or line does not exist. Valid as long as this object.
   std::string_view Line(const std::string& path, uint32_t line) const;
   // The text of what no file has.
   void Add(const std::string& path, std::string text);

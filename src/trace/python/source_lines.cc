@@ -20,7 +20,7 @@ constexpr size_t kMaxFileBytes = 16u << 20;
 constexpr uint64_t kMaxAllBytes = 64u << 20;
 constexpr size_t kMaxNameBytes = 4096;
 
-// Takes a number and the blank behind it.
+// Takes a number and the blank after it.
 bool TakeNumber(std::string_view* text, uint64_t* number) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
   if (error != std::errc() || end == text->data() + text->size() || *end != ' ')

@@ -14,13 +14,13 @@
 namespace vramscope::trace {
 namespace {
 
-// Names longer than this are template expansions that nobody reads to the end, and the demangler
-// recurses by their length.
+// Longer names are template expansions that are never read to the end, and the demangler's
+// recursion grows with their length.
 constexpr size_t kMaxNameBytes = 4096;
 
 char* g_debuginfo_path = nullptr;  // libdw's default
 
-// By build id only: the standard way would also ask debuginfod servers over the network.
+// By build id only: the standard callbacks would also ask debuginfod servers over the network.
 const Dwfl_Callbacks kCallbacks = {
     .find_elf = dwfl_build_id_find_elf,
     .find_debuginfo = dwfl_build_id_find_debuginfo,

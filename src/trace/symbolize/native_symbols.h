@@ -8,9 +8,9 @@
 
 namespace vramscope::trace {
 
-// Names of functions, and lines of source where the binary has them, from the binaries of the
-// machine that recorded: a trace is symbolised there, when it is finished or read live, because
-// nowhere else are the same binaries. Looks at the binary itself and at separate debug files under
+// Names of functions, and source lines if the binary has them. They come from the binaries of the
+// recording machine: a trace is symbolised there, when it is finished or read live, because other
+// machines have other binaries. Looks at the binary itself and at separate debug files under
 // /usr/lib/debug; never at the network.
 class NativeSymbols {
  public:
@@ -25,7 +25,7 @@ class NativeSymbols {
   NativeSymbols(const NativeSymbols&) = delete;
   NativeSymbols& operator=(const NativeSymbols&) = delete;
 
-  // What stands at `address` (as the binary was linked, not as it was loaded) of the binary at
+  // The symbol at `address` (as the binary was linked, not as it was loaded) of the binary at
   // `path`. Nothing where its build id is not `build_id` any more; an empty id is not compared.
   Symbol Find(const std::string& path, const std::string& build_id, uint64_t address);
 
@@ -34,7 +34,7 @@ class NativeSymbols {
   std::map<std::string, std::unique_ptr<Binary>> binaries_;
 };
 
-// `name` as C++ source writes it, when it is a mangled name; else as it is.
+// `name` as C++ source writes it if it is a mangled name; otherwise unchanged.
 std::string Demangled(const std::string& name);
 
 }  // namespace vramscope::trace

@@ -35,8 +35,8 @@ class LiveFileBuilder {
     bool sealed_tails = false;  // each stream's last chunk has a seal over all of it
     uint16_t major = format::kMajorVersion;
     uint32_t chunk_bytes = format::kPageBytes;  // small, so that small tests have several
-    // 0: ticks are nanoseconds. Else ticks are a counter of so many ticks a nanosecond, whose 0 is
-    // where the nanoseconds have theirs.
+    // 0: ticks are nanoseconds. Otherwise ticks are a counter with this many ticks a nanosecond,
+    // and both begin at 0.
     double ticks_per_ns = 0;
   };
 

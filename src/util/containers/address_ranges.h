@@ -16,7 +16,7 @@ namespace vramscope::util {
 //
 //   page number -> node -> node -> ...        node: {begin, end, segment}
 //
-// Only ranges above 1 MiB and mappings stand here, so a chain has hardly ever more than two nodes.
+// Only ranges above 1 MiB and mappings are in it, so a chain hardly ever has more than two nodes.
 class PageIndex {
  public:
   static constexpr int kPageBits = 21;

@@ -12,9 +12,9 @@ namespace vramscope::util {
 // From a 64-bit key to a 32-bit index: open addressing with linear probing, and erasure that moves
 // followers back, so that no tombstones pile up under the alloc-free pattern of a trace.
 //
-//   slot:  | key 8 bytes | index 4 bytes |      index kEmpty: nobody lives here
+//   slot:  | key 8 bytes | index 4 bytes |      index kNone: the slot is empty
 //
-// Keys and indices stand in one array of 12-byte slots, so that a look-up touches one cache line.
+// Keys and indices share one array of 12-byte slots, so that a look-up touches one cache line.
 class FlatMap {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -33,8 +33,7 @@ class FlatMap {
     }
   }
 
-  // Where the index of `key` stands, with kNone in it if the key is new: the caller fills it before
-  // the next call.
+  // The slot's index of `key`; kNone if the key is new: the caller sets it before the next call.
   uint32_t& FindOrAdd(uint64_t key) {
     if ((size_ + 1) * 8 > slots_.size() * 5)
       Grow();

@@ -8,13 +8,12 @@
 namespace vramscope::util {
 
 // Finds the id of an equal value among values that the caller keeps in a vector: an open-addressed
-// table of ids that knows neither the values nor their type. Beside each id stands a part of its
-// hash, so that hardly any value is looked at in vain.
+// table of ids that knows neither the values nor their type. Each id is stored with a part of its
+// hash, so that values are rarely compared in vain.
 class InternTable {
  public:
-  // `equal(id)` compares the value looked up with the one that `id` stands for, `hash_of(id)`
-  // hashes a stored one (used when the table grows). Returns the id found, or `new_id` after
-  // entering it.
+  // `equal(id)` compares the value with the one of `id`, `hash_of(id)` hashes a stored one (used
+  // when the table grows). Returns the id found, or `new_id` after entering it.
   template <class Equal, class HashOf>
   uint32_t Intern(uint64_t hash, uint32_t new_id, const Equal& equal, const HashOf& hash_of) {
     if ((count_ + 1) * 2 > slots_.size())

@@ -32,8 +32,8 @@ using FreeCpuFn = void (*)(void*);
 // RTLD_LOCAL, so RTLD_NEXT does not see them.
 template <class Fn>
 VRAMSCOPE_NOINLINE Fn FindReal(std::atomic<Fn>* slot, const char* symbol) {
-  // By its name first: a look at the list of libraries takes a lock of the loader's that fork does
-  // not reset, and in a child somebody may hold it who is not there.
+  // By its name first: searching the list of libraries takes a lock of the loader's that fork does
+  // not reset, and in a child its holder may be gone.
   void* const library = ReferToLoaded("libc10.so");
   Fn const real = reinterpret_cast<Fn>(
       library != nullptr ? RealDlsym(library, symbol) : FindInLoadedLibrary("libc10.so", symbol));
@@ -266,8 +266,8 @@ void vramscope_hook_free_cpu(void* pointer) {
     real(pointer);
 }
 
-// The hooks under names that nobody else defines: the address of an exported function can be that
-// of another library's function of this name.
+// The hooks under names of their own: the address of an exported function can be that of another
+// library's function of this name.
 #define VRAMSCOPE_LOCAL(name, hook, symbol) \
   extern "C" __attribute__((visibility("hidden"), alias(symbol))) decltype(hook) name
 VRAMSCOPE_LOCAL(vramscope_local_report,

@@ -17,7 +17,7 @@ namespace {
 
 // The live blocks, in the order in which they came, and a table that finds them by address. What
 // came back stays in the list until that is full; then the rest moves together. Mapped once, at its
-// largest size, of which what is not used costs nothing.
+// largest size; the unused part costs nothing.
 constexpr uint32_t kLeastBlocks = 1 << 14;
 constexpr uint32_t kMostBlocks = 1 << 20;
 constexpr uint32_t kGone = ~uint32_t{0};
@@ -26,7 +26,7 @@ constexpr int kSpinsBetweenYields = 1 << 10;
 
 struct BlockList {
   LiveBlock* blocks;
-  uint32_t* table;  // index + 1; 0: free, kGone: what stood there came back
+  uint32_t* table;  // index + 1; 0: free, kGone: its block was freed
   uint32_t count;
   uint32_t capacity;
   uint64_t serial;
@@ -35,9 +35,9 @@ struct BlockList {
 constinit BlockList g_list{};
 constinit std::atomic<bool> g_list_taken{false};
 
-// Held for nanoseconds by threads that allocate. One that cannot have it goes on without: the lock
-// can have been lost with a thread of the parent's, in a forked child, or a signal handler came in
-// between.
+// Held for nanoseconds by threads that allocate. A thread that cannot get it continues without: the
+// lock can be lost with a parent's thread in a forked child, or a signal handler interrupted its
+// holder.
 class ListLock {
  public:
   ListLock() {
@@ -50,7 +50,7 @@ class ListLock {
 #ifdef __x86_64__
       __builtin_ia32_pause();
 #endif
-      // Who has it may wait for this core.
+      // The lock's holder may wait for this core.
       if (i % kSpinsBetweenYields == kSpinsBetweenYields - 1)
         sched_yield();
     }

@@ -8,9 +8,8 @@
 
 #include "base/compiler.h"
 
-// What PyTorch's allocators hold at this instant, for somebody who wants to know it between two
-// instants of his own: the line profiler. Nobody else needs it, so nothing is kept while nobody
-// watches. Figures are the process's: all threads.
+// The blocks that PyTorch's allocators hold, for the line profiler, which compares two instants.
+// Nothing is recorded while it is not watching. Figures are the process's: all threads.
 namespace vramscope::probe {
 
 inline constexpr int kWatchedGpus = 16;
@@ -51,7 +50,7 @@ void WatchCpuFree(void* block);
 
 // Begins to watch it. What it holds already, where that is known.
 void WatchDevice(int device, int64_t allocated, int64_t reserved);
-// In a child after fork: whoever held the list's lock is gone.
+// In a child after fork: the holder of the list's lock is gone.
 void WatchForked();
 // Ends the watch of all devices and forgets the blocks.
 void WatchNothing();

@@ -65,7 +65,7 @@ TEST_F(WatchTest, LiveBlocksInTheOrderInWhichTheyCame) {
   WatchDevice(0, 0, 0);
   const uint64_t first = WatchedSerial();
   int64_t bytes = 0;
-  // Far more than the list holds at first, most of which come back.
+  // Far more than the list holds at first; most of them are freed.
   for (uint64_t i = 1; i < 200'000; ++i) {
     const auto size = static_cast<int64_t>(i % 7 + 1);
     WatchGpuBlock(0, Address(i), size, 0, 0);

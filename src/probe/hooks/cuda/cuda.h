@@ -17,9 +17,8 @@
 namespace vramscope::probe {
 
 // Where a library that is opened is the CUDA driver, it is loaded before that in the same way
-// (RTLD_NOLOAD still loads nothing), kept, and the wrappers are put in. A driver that came in as a
-// part of something else is found at the next opening, or at the end, where what nobody could see
-// is a loss.
+// (RTLD_NOLOAD still loads nothing), kept, and the wrappers are put in. A driver that was loaded as
+// a part of something else is found at the next opening or at the end. Its unseen calls are a loss.
 extern const Source kCudaSource;
 
 // In a process under way: a driver that is loaded already, with what other libraries keep of its
@@ -40,7 +39,7 @@ void CudaObserveGraphs(void (*observe)(bool captured));
 void CudaMarkReading();
 
 // The device whose memory `address` is in, whatever the current context: with one device in use
-// that one, else the driver's word. format::kNoDevice where no device is in use.
+// that one, otherwise the driver's answer. format::kNoDevice if no device is in use.
 int32_t CudaDeviceOf(const void* address);
 
 }  // namespace vramscope::probe

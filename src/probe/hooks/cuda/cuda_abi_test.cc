@@ -16,8 +16,8 @@
 namespace vramscope::probe::cuda {
 namespace {
 
-// Whether two types are passed in the same way: pointers are alike, enumerations are integers, and
-// structures need the same size.
+// Whether two types are passed in the same way: any two pointers are, enumerations are integers,
+// and structures need the same size.
 template <class Ours, class Theirs>
 constexpr bool IsPassedAlike() {
   if constexpr (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>) {

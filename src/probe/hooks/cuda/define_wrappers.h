@@ -3,9 +3,9 @@
 // the end of the file that has the section's rules, below `#define VRAMSCOPE_CUDA_IS_<section> 1`.
 #include "probe/hooks/cuda/hook_table.h"
 
-// The entry point's own name is exported for programs that are linked with libcuda. It jumps where
-// the hook's link says: to the wrapper, or to another tool that stands behind us under that name.
-// The tool then comes to the wrapper itself, as it would come to the driver.
+// The entry point's own name is exported for programs that are linked with libcuda. It jumps to the
+// target of the hook's link: the wrapper, or another tool that exports the same name after us. The
+// tool then comes to the wrapper itself, as it would come to the driver.
 #ifdef __x86_64__
 #define VRAMSCOPE_CUDA_JUMP(link) "endbr64\njmp *" link "+8(%rip)\n"
 #else

@@ -18,8 +18,9 @@ struct CallTimes {
 // How many wrappers this thread is inside. A call from within the driver, or from a tool that the
 // driver calls back, goes straight through: its outer call is the one that is recorded.
 extern constinit VRAMSCOPE_TLS uint32_t t_cuda_depth;
-// Where the outermost of them stands on the stack. A handler that jumps out of a driver call, or a
-// thread that is cancelled in one, leaves the depth behind; the next call then stands above.
+// Where the outermost of them is on the stack. A signal handler that jumps out of a driver call, or
+// a thread that is cancelled in one, leaves the depth too high; the next call is then at a higher
+// address.
 extern constinit VRAMSCOPE_TLS uintptr_t t_cuda_outermost;
 // When the real call began that this thread made last: what is read after it may have changed
 // since.

@@ -55,7 +55,7 @@ struct CallTraits;
   };
 #include "probe/hooks/cuda/cuda_hooks.def"
 
-// What is known of a wrapper where it is defined, see define_wrappers.h.
+// Facts about a wrapper from its definition, see define_wrappers.h.
 struct HookLink {
   void* wrapper;
   void* target;  // where the exported name leads: to the wrapper, or to another tool
@@ -82,7 +82,7 @@ inline const char* HookName(HookId id) {
 }
 
 // Finds a driver that was loaded without us (as a DT_NEEDED library) and attaches to it. The real
-// entry, or nullptr when there is no driver or it has no such entry.
+// entry, or nullptr if the driver is missing or has no such entry.
 VRAMSCOPE_NOINLINE void* ResolveHook(HookId id);
 
 template <HookId kId>

@@ -21,7 +21,7 @@ extern "C" const char vramscope_jax_pool_source[] __attribute__((visibility("hid
 
 // XLA takes most of the device at its start and cuts it up itself: what it has no room for, it says
 // to Python alone, by an error of one class. The constructor of that class becomes ours, which
-// calls its own and then writes down what was refused. Nothing else of the program costs anything.
+// calls its own and then writes down what was refused. Other calls of the program cost nothing.
 namespace vramscope::probe {
 namespace {
 

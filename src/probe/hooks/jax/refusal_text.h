@@ -6,8 +6,8 @@
 
 namespace vramscope::probe {
 
-// Whether this is what XLA says when there is no memory. How much was asked for, as exactly as it
-// says so; 0 where it does not.
+// Whether this is XLA's error for exhausted memory. How much was asked for, as exactly as it says
+// so; 0 where it does not.
 bool IsXlaRefusal(const char* text, size_t size_bytes, uint64_t* requested_bytes);
 
 }  // namespace vramscope::probe

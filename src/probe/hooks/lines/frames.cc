@@ -353,14 +353,14 @@ bool EnterLine(Object code, int32_t line) {
         mine->calls[mine->depth - 1].is_new = false;
       return true;
     }
-    // What stood above it went without saying so, as greenlets do.
+    // The frames above it ended without an event, as greenlets do.
     while (thread->depth > depth)
       End(thread);
   }
   Call* const call = &thread->calls[thread->depth - 1];
   const bool goes_on = call->is_new && call->line == line;
   call->is_new = false;
-  // A body in the line of its `def`, as a lambda has, is no second execution of that line.
+  // A body in the line of its `def`, as of a lambda, is not a second execution of that line.
   if (VRAMSCOPE_UNLIKELY(goes_on))
     return true;
   Settle();

@@ -94,8 +94,8 @@ bool LoadNames() {
 
 int Trace(Object before, Object frame, int what, Object argument);
 
-// The trace function that stood in this thread before, called as the interpreter would: a call
-// event goes to it, all others to what it returned for the frame.
+// The trace function that this thread had before, called as the interpreter would: a call event
+// goes to it, all others to what it returned for the frame.
 bool TraceBefore(Object before, Object frame, int what, Object argument) {
   Object local = before;
   if (what == kCall) {
@@ -128,7 +128,7 @@ int Trace(Object before, Object frame, int what, Object argument) {
       const int32_t line = g_trace_api.PyFrame_GetLineNumber(frame);
       EnterFunction(code, frame, line, line != g_functions[id].first_line);
     }
-    g_api.Py_DecRef(code);  // the frame has it
+    g_api.Py_DecRef(code);  // the frame holds a reference
   } else if (what == kLine) {
     if (Object const code = InnermostCode(frame))
       ok = EnterLine(code, g_trace_api.PyFrame_GetLineNumber(frame)) && ok;
@@ -143,7 +143,7 @@ int Trace(Object before, Object frame, int what, Object argument) {
   return ok ? 0 : -1;
 }
 
-// trace(function that stands in this thread, or None; whether other threads have none)
+// trace(this thread's current trace function, or None; whether other threads have none)
 Object StartTrace(Object, Object arguments) {
   Object const before = Argument(arguments, 0);
   if (g_api.PyLong_AsLong(Argument(arguments, 1)) != 0 && g_trace_api._PyEval_SetTrace != nullptr) {

@@ -6,8 +6,8 @@
 
 #include "probe/stack/python/api.h"
 
-// The functions whose lines are profiled, and what is known of each line. All of it is used with
-// the GIL, which is its lock.
+// The functions whose lines are profiled, and the figures of each line. All of it is used with the
+// GIL, which is its lock.
 namespace vramscope::probe {
 
 // Of one line on one of its profiler's devices. Python reads it as an array of 64-bit numbers
@@ -26,7 +26,7 @@ struct LineFigures {
   int64_t grown_in_call;  // adds it up
 };
 
-// Of a function on one device; stands before its lines.
+// Of a function on one device; comes before its lines.
 struct FunctionFigures {
   int64_t calls;
   int64_t peak_allocated, peak_line;
@@ -78,8 +78,8 @@ void* LineProfilerFunctions();
 // The calls of profiled functions that are under way. Each line is open from its first instruction
 // to the next line's, or to the function's end; what it calls is in it. All with the GIL.
 
-// Where an event is told with the code object alone (sys.monitoring) `frame` is null. False where a
-// sampler left an exception that the program is to have (Ctrl-C).
+// If an event has the code object alone (sys.monitoring), `frame` is null. False where a sampler
+// left an exception that the program is to have (Ctrl-C).
 void EnterFunction(Object code, Object frame, int32_t line, bool is_resumed);
 bool EnterLine(Object code, int32_t line);
 bool LeaveFunction(Object code);

@@ -26,7 +26,7 @@ struct Registered {
   char text[4];  // longer
 };
 
-// The one for that text; nullptr when there is no more room. Lock-free.
+// The one for that text; nullptr if the table is full. Lock-free.
 const Registered* Register(const char* text, size_t size_bytes);
 
 // The same for a handle that a program gave; nullptr where it is none of ours.

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMaxUtf8Bytes = 4;
 
-// Writes the code point and returns the byte after it. What is no Unicode scalar value (a lone
+// Writes the code point and returns the byte after it. A value that is not a Unicode scalar (a lone
 // surrogate, a number beyond the last plane) becomes U+FFFD.
 char* PutUtf8(char* out, uint32_t c) {
   if (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
@@ -143,7 +143,7 @@ int Pop(uint64_t domain) {
   return kNoPushPopTracking;
 }
 
-// Programs may mark each of millions of steps, so there is no reading of the driver's figure.
+// Programs may mark each of millions of steps, so a mark does not read the driver's figure.
 void WriteMark(const Text& name) {
   if (RecordScope scope(Want::kAlways); scope)
     scope->Append(format::Mark{.time = Now(), .name = {name.data(), name.size()}});
@@ -344,7 +344,7 @@ bool IsPreloaded(const char* name, Function* function) {
 
 }  // namespace
 
-// 0 says that there is no tool: NVTX then costs what it costs without one.
+// 0 means that no tool is present: NVTX then costs what it costs without one.
 VRAMSCOPE_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
   if (SessionIsOff() || !IsPreloaded("InitializeInjectionNvtx2", &InitializeInjectionNvtx2))
     return 0;

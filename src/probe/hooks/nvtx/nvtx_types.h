@@ -21,8 +21,8 @@ enum class Module : int { kCore = 1, kCore2 = 5 };
 inline constexpr uint32_t kCallbacksTable = 1;
 struct CallbacksTable {
   size_t struct_size;
-  // Sets *table to the module's array of places of function pointers, *size to its length. 0 where
-  // there is no such module.
+  // Sets *table to the module's array of places of function pointers, *size to its length. 0 if the
+  // module does not exist.
   int (*GetModuleFunctionTable)(Module module, FunctionPointer*** table, unsigned int* size);
 };
 using GetExportTable = const void* (*)(uint32_t id);
@@ -120,7 +120,7 @@ struct SchemaAttributes {
 // Its entries, their number and its id.
 inline constexpr uint64_t kSchemaNeeds = 1 << 4 | 1 << 5 | 1 << 8;
 
-// What the registration of a schema returns where there is no tool.
+// The result of registering a schema without a tool.
 inline constexpr uint64_t kNoSchema = ~uint64_t{0};
 
 enum class PayloadId : uint32_t {

@@ -56,7 +56,7 @@ TEST(Registered, ThreadsAgree) {
   EXPECT_EQ(std::set(found[0].begin(), found[0].end()).size(), size_t{kTexts});
 }
 
-// Last: afterwards there is no room left.
+// Last: afterwards the table is full.
 TEST(Registered, SaysWhenItIsFull) {
   const Registered* const before = Put("before");
   int kept = 0;

@@ -192,7 +192,7 @@ enum class Run { kLook, kBuilding, kSearch, kCheck, kLast };
 void Rest(Run run, uint64_t worked, uint64_t ended) {
   if (run == Run::kBuilding || run == Run::kCheck) {
     std::atomic<uint64_t>& due = run == Run::kBuilding ? g_agent.next_building : g_agent.next_check;
-    // A model that is moved now and then has its names at once: rest that was not needed is saved.
+    // A model that is moved now and then gets its names at once: unused rest is saved.
     const uint64_t saved = ended > kSavedRest ? ended - kSavedRest : 0;
     const uint64_t next = due.load(std::memory_order_relaxed);
     due.store((next > saved ? next : saved) + kRestFactor * worked, std::memory_order_relaxed);
@@ -302,7 +302,7 @@ void ForkedChild() {
   Forget();
 }
 
-// The names of all that stands are looked for.
+// Names for all memory that exists are searched.
 void BeginLate() {
   g_agent.survey_wanted.store(FindLoadedLibrary("libc10.so") != nullptr, std::memory_order_relaxed);
 }

@@ -59,8 +59,8 @@ struct Agent {
   // Looks for models that are being built have a share of their own, so that the first forward
   // never waits for them; so have scans of all that lives.
   std::atomic<uint64_t> next_building{0}, next_scan{0};
-  // Whether known models have other tensors now is looked at before an optimizer's step, when so
-  // many have passed, and now and then in a forward.
+  // Before an optimizer's step, and now and then in a forward, the agent checks whether known
+  // models have other tensors now. `next_check` counts steps.
   std::atomic<uint64_t> next_check{0}, next_walk{0};
   std::atomic<bool> walk_due{false};
   std::atomic<uint64_t> walk_rested{0};  // where memory with a name was freed: then at the latest

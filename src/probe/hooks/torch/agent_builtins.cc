@@ -19,7 +19,7 @@ constexpr size_t kMaxRunning = 256;
 constexpr uint64_t kMostGap = 64;
 
 Object Suppress(Object, Object flag) {
-  // The agent's own tensors are no part of the program.
+  // The agent's own tensors do not belong to the program.
   t_thread.busy = g_api.PyLong_AsLong(flag) != 0 ? kSuppressed : 0;
   return g_api.None();
 }
@@ -408,8 +408,8 @@ Object NotePrivatePool(Object, Object const* values, ptrdiff_t count) {
   return g_api.None();
 }
 
-// Whether all that stands is to be named, which is so once for each recording of a process under
-// way.
+// Whether all existing memory is to be named: once for each recording that begins in a running
+// process.
 Object Begins(Object, Object) {
   return g_api.Truth(g_agent.survey_wanted.exchange(false));
 }

@@ -42,7 +42,7 @@ bool TensorsKnown();
 
 // The TensorImpl of a Python tensor, 0 where the object is none.
 uintptr_t TensorImplOf(Object tensor);
-// On the CPU: whether PyTorch's allocator gave it; else it is a mapped file or somebody else's.
+// On the CPU: whether PyTorch's allocator gave it; otherwise it is a mapped file or foreign memory.
 bool IsOfAllocator(const Storage& storage);
 // Of a TensorImpl. False where it has no storage, or the storage no memory.
 bool StorageOf(uintptr_t impl, Storage* storage);
@@ -56,8 +56,8 @@ uint64_t ElementBytesOf(uintptr_t impl);
 // of the caller's; null of others.
 Object LocalTensorOf(Object tensor);
 
-// The memory of a tensor's gradient; a sparse one has its indices beside its values, a distributed
-// one's values are those of its part.
+// The memory of a tensor's gradient. A sparse one has its indices beside its values; the values of
+// a distributed one are those of its part.
 struct Gradient {
   bool has_values = false, has_indices = false;
   Storage values, indices;
@@ -77,17 +77,17 @@ struct Parameter {
   uintptr_t address;
   uint64_t size_bytes;
   uint64_t whole_bytes;  // the same where it has all of its storage, else 0
-  uint32_t walk;         // the walk that named it: the first name of a walk stands
+  uint32_t walk;         // the walk that named it: the first name of a walk is kept
   // The name's id in the stream that it was last written to.
   const Stream* stream;
   uint32_t name_id;
 };
 
-// Makes the tables. False when there is no memory.
+// Makes the tables. False when memory is exhausted.
 bool NamesPrepare();
 // In a forked child, which has a file of its own.
 void NamesForget();
-// In a survey each name is of memory that may have stood when recording began: a Prior comes first.
+// In a survey each name is of memory that may be older than the recording: a Prior comes first.
 void NamesSurvey(bool is_survey);
 bool NamesInSurvey();
 // Memory may have been given out again at an address that had the same name: it has that anew.
@@ -99,7 +99,7 @@ void NamesBeginWalk();
 uint64_t WholeBytesOf(const Storage& storage);
 // Null where it is not known.
 Parameter* FindParameter(Object tensor, uintptr_t impl);
-// Names a parameter; `walk` false: the name only stands until a walk finds a better one.
+// Names a parameter; `walk` false: the name is only valid until a walk finds a better one.
 Parameter* AddParameter(Object tensor,
                         uintptr_t impl,
                         uintptr_t owner,

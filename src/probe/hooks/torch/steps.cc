@@ -6,9 +6,9 @@
 #include "probe/hooks/torch/torch.h"
 #include "probe/stack/python/api.h"
 
-// An optimizer's step: the moment at which every parameter has its gradient and its state. It runs
-// once an iteration, over all parameters, so it walks the optimizer's lists through the C API and
-// reads the tensors from memory.
+// An optimizer's step: every parameter then has its gradient and its state. It runs once an
+// iteration, over all parameters, so it walks the optimizer's lists through the C API and reads the
+// tensors from memory.
 namespace vramscope::probe {
 namespace {
 
@@ -132,7 +132,7 @@ Parameter* NameByPosition(Object tensor,
   return name ? AddParameter(tensor, impl, 0, name.get(), storage, false) : nullptr;
 }
 
-// A distributed parameter has its gradient itself, and its name by its part.
+// The gradient belongs to the distributed parameter, the name to its local part.
 void NameShardsGradient(Stream& stream, uint64_t now, Object tensor, uintptr_t impl) {
   const Owned local(LocalTensorOf(tensor));
   const uintptr_t part = local ? TensorImplOf(local.get()) : 0;

@@ -43,7 +43,7 @@ constinit std::atomic<bool> g_known{false};
 constexpr int8_t kTypeCpu = 0;
 constexpr int8_t kTypeCuda = 1;
 
-// sizeof(c10::ScalarType), by its number; 0 of those whose elements are no whole bytes.
+// sizeof(c10::ScalarType), by its number; 0 if an element is not a whole number of bytes.
 constexpr uint8_t kElementBytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4,
                                      2, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1,  1, 2, 4, 8};
 

@@ -16,7 +16,7 @@
 // backward allocates, join the two without a hook on any tensor.
 namespace vramscope::probe {
 
-// Where PyTorch has its C++ functions.
+// The library with PyTorch's C++ functions.
 inline constexpr char kTorchLibrary[] = "libtorch_cpu.so";
 
 struct AutogradState {
@@ -42,7 +42,7 @@ extern constinit VRAMSCOPE_TLS AutogradThread t_autograd;
 // one that no other node gets to, and that is short in the file.
 inline constexpr uint64_t kUnnumberedNode = (uint64_t{1} << 41) - 1;
 
-// What is known of the node that this thread evaluates.
+// The node that this thread evaluates, as far as it is known.
 struct AutogradNode {
   uint64_t number;   // as BlockAlloc.sequence says it, 0 where not known
   const void* type;  // tells nodes of different classes apart
@@ -105,12 +105,12 @@ void TorchAsk();
 // The same because of a module that has no name.
 void TorchAskForModule();
 
-// The same while models are built or moved; it rests by itself. `in_set_up`: by the event's own
+// The same while models are built or moved; it limits its own rate. `in_set_up`: by the event's own
 // stack.
 void TorchAskBuilding(bool in_set_up);
 
 // PyTorch gives a request up: what a program that dies of it has built has names then. Any thread;
-// needs no GIL. False where it was building or moving a model, which has its names only later.
+// needs no GIL. False if it was building or moving a model, which gets its names only later.
 bool TorchObserveRefusal();
 
 // Runs the agent at once, unless it is at work. The caller holds the GIL and returns to Python,

@@ -17,7 +17,7 @@ extern const char _end[] __attribute__((visibility("hidden")));
 namespace vramscope::probe {
 namespace {
 
-// Our wrappers and the shim around main are no part of the program's stack.
+// Our wrappers and the shim around main are not part of the program's stack.
 bool IsOurs(uintptr_t pc) {
   return pc >= reinterpret_cast<uintptr_t>(__ehdr_start) && pc < reinterpret_cast<uintptr_t>(_end);
 }
@@ -113,7 +113,7 @@ uint64_t FirstHash() {
   return HashMix(2, CodeGeneration());
 }
 
-// Defines what is new of a stack, outermost frame first, so that stacks share their callers.
+// Defines the new frames of a stack, outermost first, so that stacks share their callers.
 VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
                                         const uintptr_t* pcs,
                                         size_t depth,

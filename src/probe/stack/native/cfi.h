@@ -8,8 +8,8 @@
 
 #include "base/compiler.h"
 
-// Call frame information: what a binary's .eh_frame says about finding a function's caller (DWARF 5
-// section 6.4, and the Linux Standard Base for what .eh_frame adds). x86-64.
+// Call frame information: how a binary's .eh_frame describes the way to a function's caller (DWARF
+// 5 section 6.4, and the Linux Standard Base for what .eh_frame adds). x86-64.
 //
 // Every byte is looked at with its bounds; what is damaged is an error and never a loop.
 namespace vramscope::probe {
@@ -198,7 +198,7 @@ bool FindRules(const CodeModule& module, uintptr_t pc, CfiRules* rules);
 
 class StackWindow;
 
-// What is known of a frame's registers, by DWARF number; the return address is its pc.
+// The known registers of a frame, by DWARF number; the return address is its pc.
 struct Registers {
   uint64_t value[kRegisterCount];
   uint32_t known;  // one bit a register
@@ -210,9 +210,9 @@ struct Registers {
   }
 };
 
-// Computes a DWARF expression as call frame information has it: arithmetic on registers and words
-// of the stack. `first` is pushed before it begins, if it is not null. False where it does
-// something else, needs what is not known, or reads outside of the stack.
+// Computes a DWARF expression of call frame information: arithmetic on registers and words of the
+// stack. `first` is pushed before it begins, if it is not null. False where it does something else,
+// needs what is not known, or reads outside of the stack.
 bool Evaluate(ByteRange expression,
               const Registers& registers,
               const uint64_t* first,

@@ -14,7 +14,7 @@
 namespace vramscope::probe {
 namespace {
 
-// As <dlfcn.h> of glibc 2.35 and newer has it, on the processors whose tables we read.
+// As in <dlfcn.h> of glibc 2.35 and newer, on the processors whose tables we read.
 struct FoundObject {
   unsigned long long flags;
   char* map_begin;

@@ -63,7 +63,7 @@ UnwindRow::UnwindRow(const CfiRules& rules) : bits_(kOther) {
 void RowCache::Insert(uintptr_t pc, uint64_t generation, UnwindRow row) {
   const uint64_t key = Key(pc, generation);
   Bucket& bucket = const_cast<Bucket&>(BucketOf(pc));
-  // An empty place, or one by chance: what is often used comes back.
+  // An empty slot, or a random one: rows that are often used come back.
   Entry* place = &bucket.entries[(key >> 4) & 3];
   for (Entry& entry : bucket.entries) {
     if (entry.bits.load(std::memory_order_relaxed) == UnwindRow::kNone) {

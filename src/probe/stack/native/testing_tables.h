@@ -11,7 +11,7 @@
 // Small unwinding tables, for tests and as a seed of the fuzzer.
 namespace vramscope::probe::testing_tables {
 
-// One binary of one function, at 0x1000 behind its tables' beginning.
+// One binary with one function, at 0x1000 after the beginning of its tables.
 class Tables {
  public:
   static constexpr uint32_t kFunction = 0x1000;

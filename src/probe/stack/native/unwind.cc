@@ -44,7 +44,7 @@ struct Frame {
   uintptr_t rbp;
 };
 
-// What a walk read and went by; nobody asks for it mostly.
+// Log of the words and rows that a walk used. Most walks need none.
 struct NoLog {
   void Read(uintptr_t, uint64_t) {}
   void RbpIsAt(uintptr_t) {}
@@ -65,7 +65,7 @@ class WalkLog {
     else
       walk_->rbp = rbp;
   }
-  // Other code can come there, and nobody would know.
+  // Other code can be mapped there unnoticed.
   void NoTable() { is_whole_ = false; }
 
   bool is_whole() const { return is_whole_; }

@@ -11,9 +11,9 @@
 #include "probe/session/source.h"
 #include "probe/stack/native/cfi.h"
 
-// Native stacks of the calling thread. On x86-64 the binaries' own unwinding tables are read, and
-// what they say of an address is remembered, so that a known stack costs some nanoseconds a frame;
-// elsewhere the C library's backtrace() is asked.
+// Native stacks of the calling thread. On x86-64 it reads the binaries' own unwinding tables and
+// remembers the result for each address, so that a known stack costs some nanoseconds a frame;
+// elsewhere it calls the C library's backtrace().
 //
 // Nothing is allocated. No lock is taken, but the loader's for a moment: where the C library is
 // older than 2.35, at addresses that are new, and when a library is opened.
@@ -39,7 +39,7 @@ struct WalkStart {
 #endif
 };
 
-// In the function that is to be the innermost; its frame must stand until the walk is over.
+// In the function that is to be the innermost; its frame must exist until the walk is over.
 VRAMSCOPE_ALWAYS_INLINE WalkStart WalkFromHere() {
   WalkStart start;
 #if defined(__x86_64__)
@@ -86,13 +86,13 @@ void LoadModuleSearch();
 // no lock and is safe in signal handlers; before, it takes the loader's lock.
 bool FindModule(uintptr_t pc, CodeModule* module);
 
-// What dl_iterate_phdr would say of that binary, by the same search: `info` has no headers where no
-// file has the code. False where only the loader's list can say.
+// The result of dl_iterate_phdr for that binary, by the same search: `info` has no headers if the
+// code is not from a file. False where only the loader's list can say.
 bool DescribeModule(uintptr_t pc, dl_phdr_info* info);
 
 // Grows when FindModule() comes to a binary for the first time.
 uint64_t SeenModules();
-// Grows when binaries were unloaded: what was learnt of code before may be of other code.
+// Grows when binaries were unloaded: cached facts about code may then be about other code.
 uint64_t CodeGeneration();
 // To be called before a library is loaded: code can only come to the addresses of other code after
 // that was unloaded. Takes the loader's lock for a moment.

@@ -386,7 +386,7 @@ TEST_F(NativeWalkTest, GoesThroughCompiledCodeWithAFramePointer) {
 }
 
 TEST_F(NativeWalkTest, StopsAtCodeThatSaysNothing) {
-  // rbp is no frame pointer there: 1; unaligned; its own address; nothing that can be read.
+  // rbp is not a frame pointer here: 1; unaligned; its own address; an unreadable address.
   for (const uint64_t rbp :
        {uint64_t{1}, uint64_t{0x7fff00000003}, uint64_t{0}, uint64_t{0x1000}}) {
     // push rbp; movabs rbp, value; call rdi; pop rbp; ret
@@ -484,8 +484,7 @@ Library Load(const char* path) {
 }
 
 TEST_F(NativeWalkTest, ForgetsCodeThatWasUnloaded) {
-  // The same code but for the size of its frame, so that what was learnt of one misleads in the
-  // other.
+  // The same code with another frame size, so that facts about one are wrong for the other.
   CallBackFn last = nullptr;
   size_t in_one_place = 0, walks = 0;
   for (int round = 0; round < 6; ++round) {

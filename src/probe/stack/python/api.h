@@ -170,7 +170,7 @@ class CollectorPause {
 // Releases the object within a later pause: its end must not count either.
 void ReleaseLater(Object object);
 
-// Reads memory of this process of which nothing is certain: a wrong address is an error and not a
+// Reads memory of this process at an uncertain address: a wrong address is an error and not a
 // fault. One system call a read.
 struct SafeReader {
   template <class T>

@@ -132,8 +132,8 @@ bool SameCode(const FirstApi& python, const PythonLayout& layout, Object code) {
                   layout.code_qualname);
 }
 
-// Compares the walk with the interpreter's own, for the calling thread, which holds the GIL: the
-// innermost frames, up to so many.
+// Compares the walk with the interpreter's own, for the calling thread, which holds the GIL: up to
+// `most` innermost frames.
 bool Verify(const FirstApi& python,
             const PythonLayout& layout,
             const void* thread_state,
@@ -262,7 +262,7 @@ void NotePython(const char* (*get_version)(), const char* stacks) {
   Note(kStacks, stacks);
 }
 
-// There are no Python stacks in this process.
+// Python stacks are off in this process.
 void GiveUp(const FirstApi& python, const char* why) {
   g_python.trouble.store(why, std::memory_order_release);
   NotePython(python.get_version, why);

@@ -19,9 +19,9 @@ struct PythonLayout {
   uint32_t frame_instruction;   // frame: pointer to the instruction, or f_lasti (int) up to 3.10
   int32_t frame_owner;          // frame: one byte; -1: there is none
   uint32_t frame_locals;        // frame: its local variables, the arguments first
-  uint8_t first_foreign_owner;  // owners from this value on are no Python frames
-  uint8_t reference_tags;       // bits of a frame's references that are no part of the address
-  bool instruction_is_index;    // f_lasti; else a pointer into the code object
+  uint8_t first_foreign_owner;  // owners from this value on are not Python frames
+  uint8_t reference_tags;       // bits of a frame's references that do not belong to the address
+  bool instruction_is_index;    // f_lasti; otherwise a pointer into the code object
   uint8_t index_scale;          // bytes per unit of f_lasti
   uint32_t code_filename, code_name, code_qualname, code_firstlineno, code_argcount,
       code_linetable;          // PyCodeObject
@@ -115,7 +115,7 @@ inline constexpr PythonLayout kPython312 = {.tstate_frame = 56,
                                             .unicode_state_shift = 2,
                                             .unicode_ascii = 40,
                                             .unicode_compact = 56};
-// What _PyRuntime says of itself in 3.13: fields as in 3.12, no _PyCFrame.
+// _PyRuntime's own description in 3.13: fields as in 3.12, no _PyCFrame.
 inline constexpr PythonLayout kPython313 = [] {
   PythonLayout layout = kPython312;
   layout.tstate_frame = 72;

@@ -66,8 +66,8 @@ struct PlainReader {
   }
 };
 
-// The module that a frame builds or moves, 0 where it does neither. Too dear for every event: asked
-// of new stacks, and by whoever holds the GIL.
+// The module that a frame builds or moves, 0 where it does neither. Too slow for every event:
+// called for new stacks, and by code that holds the GIL.
 uintptr_t ModuleInSetUp(const PythonLayout& layout,
                         const char* frame,
                         const char* code,
@@ -152,8 +152,8 @@ uint32_t InternCode(Stream& stream, const PythonLayout& layout, const char* code
   return static_cast<uint32_t>(record.id);
 }
 
-// The frames of a stack that is new, the innermost first: at most kMaxPythonDepth. They stand
-// still, being the calling thread's own.
+// The frames of a stack that is new, the innermost first: at most kMaxPythonDepth. They do not
+// change, because they are the calling thread's own.
 uint32_t CollectFrames(const PythonLayout& layout,
                        const char* cursor,
                        RawPythonFrame* frames,
@@ -172,7 +172,7 @@ uint32_t CollectFrames(const PythonLayout& layout,
   return depth;
 }
 
-// Defines what is new of a stack, outermost frame first; its entry in the stream, null where it
+// Defines the new frames of a stack, outermost first. Returns its entry in the stream, null if it
 // could not be written.
 VRAMSCOPE_NOINLINE KnownStack* DefineStack(Stream& stream,
                                            const char* innermost,
@@ -211,8 +211,8 @@ VRAMSCOPE_NOINLINE KnownStack* DefineStack(Stream& stream,
   return stream.KeepStack(stack_hash, parent, object | set_up);
 }
 
-// Reads each frame once and keeps none of them: that a stack is known is told by its hash. `kKnown`
-// null: the interpreter's layout is none of those below.
+// Reads each frame once and keeps none of them: the hash identifies a known stack. `kKnown` null:
+// the interpreter's layout is none of those below.
 template <const PythonLayout* kKnown>
 PythonStack Capture(Stream& stream, const void* thread_state) {
   const PythonLayout& layout = kKnown != nullptr ? *kKnown : g_python.layout;

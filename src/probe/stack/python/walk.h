@@ -24,10 +24,10 @@ using PythonCapture = PythonStack (*)(Stream& stream, const void* thread_state);
 // them for each frame would take as long as the frame itself.
 PythonCapture FindPythonCapture(const PythonLayout& layout);
 
-// What is known of the interpreter in this process. Written once, before `ready` is set.
+// The interpreter of this process, as far as it is known. Written once, before `ready` is set.
 struct PythonRuntime {
   std::atomic<bool> ready{false};
-  std::atomic<const char*> trouble{nullptr};  // why there are no stacks, for good
+  std::atomic<const char*> trouble{nullptr};  // why this process has no stacks
   PythonLayout layout{};
   void* (*this_thread_state)() = nullptr;  // PyGILState_GetThisThreadState: no GIL needed
   PythonCapture capture = nullptr;         // FindPythonCapture(layout)
@@ -106,7 +106,7 @@ inline const char* InnermostPythonFrame(const PythonLayout& layout,
 }
 
 // The modules whose methods a thread runs, the innermost first, at most `capacity`. Its frames must
-// stand still: it is the calling thread, or the caller holds the GIL.
+// not change: it is the calling thread, or the caller holds the GIL.
 size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capacity);
 // The same of modules that a thread is building or moving: their constructors, Module._apply.
 size_t ModulesInSetUp(const void* thread_state, uintptr_t* modules, size_t capacity);

@@ -47,7 +47,7 @@ enum class AttachState : int {
 
 constinit std::atomic<AttachState> g_state{AttachState::kNone};
 
-// How the driver was found, and what was there before the wrappers.
+// How the driver was found, and what ran before the wrappers were in place.
 enum class Route {
   kOpened,    // the program was about to open it
   kLinked,    // the program is linked with it: the probe's exports come first
@@ -82,7 +82,7 @@ void RememberWrapper(const void* real, size_t number) {
     g_wrappers.Insert(MakeKey(real), static_cast<uint32_t>(number));
 }
 
-// Its usual wrapper, or the one that stands in its place.
+// Its usual wrapper, or the one that replaces it.
 void* ChooseWrapper(size_t hook) {
   void* const other = FindOverflowWrapper(kHooks[hook].name);
   return other != nullptr ? other : kHooks[hook].link->wrapper;
@@ -157,7 +157,7 @@ void* ChooseForImport(const Import& import, void*) {
   return import.object_base != g_attachment.base ? FindWrapper(import.target) : nullptr;
 }
 
-// One line for `vramscope info`, and a loss: what goes on there is not recorded.
+// One line for `vramscope info`, and a loss: calls through that driver are not recorded.
 void NoteUnseen(const char* reason, const char* path) {
   RecordScope scope(Want::kAlways);
   if (!scope)
@@ -195,8 +195,8 @@ void* NextTool(size_t hook) {
   return is_function ? found : nullptr;
 }
 
-// A tool that stands in front of the driver by the driver's names keeps its place for programs that
-// are linked with it.
+// A tool that exports the driver's names in front of it keeps its place for programs that are
+// linked with it.
 void LetToolsPass() {
   if (NextTool(static_cast<size_t>(HookId::cuMemAlloc_v2)) == nullptr &&
       NextTool(static_cast<size_t>(HookId::cuInit)) == nullptr) {
@@ -208,7 +208,7 @@ void LetToolsPass() {
   }
 }
 
-// The same for the wrappers that stand in the place of usual ones; tools stay in front.
+// The same for the wrappers that replace usual ones; tools stay in front.
 void LeadToOverflow() {
   for (size_t i = 0; OverflowIsOn() && i < kHookCount; ++i) {
     HookLink& link = *kHooks[i].link;
@@ -262,7 +262,7 @@ void AttachLibrary(void* library) {
     Attach({map->l_name, map->l_addr, map->l_ld}, Route::kOpened);
 }
 
-// Drivers that were loaded since the last look without the probe's having been told. The first is
+// Drivers that were loaded since the last look without a call that the probe saw. The first is
 // attached to; a further one has a state of its own, which the wrappers of the first must not
 // touch.
 void LookForDrivers(Route route) {
@@ -321,15 +321,15 @@ void ForkedChild() {
   ForgetOverflow();
 }
 
-// Drivers that nobody could see are a loss.
+// Drivers that could not be seen are a loss.
 void End() {
   LookForDrivers(Route::kLate);
   if (DriversInOtherNamespaces() != 0 && !g_namespace_noted.exchange(true))
     NoteUnseen("loaded in a link namespace of its own", "");
 }
 
-// The driver decides which version a name, a version and flags stand for; only the pointer that it
-// returned is looked at. Names that are unknown, empty, or asked for to see whether they exist come
+// The driver chooses the version for a name, a version number and flags. Only the pointer that it
+// returned is inspected. Names that are unknown, empty, or asked for to see whether they exist come
 // through as they are.
 template <HookId kId, class... Args>
 CUresult GetProcAddress(const char* symbol, void** function, Args... args) {

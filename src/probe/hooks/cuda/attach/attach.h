@@ -15,7 +15,7 @@ namespace vramscope::probe {
 class ImportPlan;
 namespace cuda {
 
-// Other tools that stand between this process and the driver.
+// Other tools between this process and the driver.
 struct OtherTools {
   char names[128] = {};        // "Nsight Systems, HAMi", or ""
   bool must_be_alone = false;  // one of them changes what the driver does: nothing is redirected
@@ -28,18 +28,19 @@ void FindOtherTools(OtherTools* tools);
 // Where an entry point was asked for and is found, leads to its wrapper instead.
 void PutWrapper(void** function);
 
-// What PyTorch's allocator asks of the CUDA runtime. A runtime that was at work before the probe
-// came has its pointers into the driver already, so there its calls to the driver go unseen; the
-// allocator's calls to the runtime come by name, through slots of libc10_cuda.so that are pointed
-// to functions of runtime.cc. Where the driver's wrapper is called all the same, that one records.
-// Finds the real functions; what has none, as where there is no shared runtime, is not planned.
+// What PyTorch's allocator asks of the CUDA runtime. A runtime that ran before the probe came has
+// its own pointers into the driver, so its calls to the driver are not seen there. The allocator's
+// calls to the runtime are: they go by name, through slots of libc10_cuda.so that then point to
+// functions of runtime.cc. Where the driver's wrapper is called all the same, that one records.
+// Finds the real functions. A function that is missing, as without a shared runtime, is not
+// planned.
 void PlanRuntimeImports(ImportPlan* plan);
 
 // Whether opening `file` is opening the driver: "libcuda.so*" in any directory, or a link to it.
 bool NamesDriver(const char* file);
 
 // Opens what dlopen(file, mode) would open for code at `caller`, whose own search path ($ORIGIN,
-// RPATH, RUNPATH) can lead to another driver than the probe's. nullptr where that cannot be told
+// RPATH, RUNPATH) can lead to another driver than the probe's. nullptr if that cannot be determined
 // or the file does not open.
 void* OpenDriver(const char* file, int mode, const void* caller);
 
@@ -69,9 +70,9 @@ size_t DriversInOtherNamespaces();
 //     -> .gnu.hash -> Elf64_Sym { st_name, ..., st_value } -> l_addr + st_value
 //                                                 ^ this is rewritten to wrapper - l_addr
 //
-// The table belongs to a private mapping of the file, so nobody else sees the change. All look-ups
-// come by here, whatever the handle, scope or namespace flag, also those of later relocations;
-// pointers that were taken before the change stay what they are.
+// The table belongs to a private mapping of the file, so other processes do not see the change. All
+// look-ups come by here, whatever the handle, scope or namespace flag, also those of later
+// relocations; pointers that were taken before the change stay what they are.
 class SymbolTable {
  public:
   // The table of the library that contains `address`. False where there is none or where it has no

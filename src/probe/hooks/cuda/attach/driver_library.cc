@@ -30,7 +30,7 @@ bool HasDriverName(const char* path) {
   return std::strncmp(FileName(path), kPrefix, sizeof kPrefix - 1) == 0;
 }
 
-// "DIRECTORY/FILE" into `out` of kPathBytes. False when there is no room.
+// "DIRECTORY/FILE" into `out` of kPathBytes. False if it does not fit.
 bool Join(const char* directory, size_t directory_size, const char* file, char* out) {
   const size_t file_size = std::strlen(file);
   if (directory_size + 1 + file_size + 1 > kPathBytes)
@@ -78,7 +78,8 @@ class SearchPath {
 };
 
 enum class Found {
-  kNowhere,   // not in a directory that was named: the loader's cache decides, for everybody alike
+  kNowhere,   // not in a directory that was named: the loader's cache decides, the same for every
+              // caller
   kForAll,    // in a directory that is searched for the probe too
   kForCaller  // in one that is searched for the caller alone
 };
@@ -317,7 +318,7 @@ bool NamesDriver(const char* file) {
       break;
     target[got] = '\0';
     names_driver = HasDriverName(target);
-    // Relative targets stand in the link's own directory.
+    // Relative targets are in the link's own directory.
     const size_t kept = target[0] == '/' ? 0 : static_cast<size_t>(FileName(path) - path);
     const auto target_size = static_cast<size_t>(got) + 1;
     if (kept + target_size > sizeof path)
@@ -350,8 +351,7 @@ void* OpenDriverFor(const char* library, const void* caller) {
   char name[64];
   char path[kPathBytes];
   bool has_search_path = false;
-  // Where somebody names directories, only the loader knows which driver it will be: it is found
-  // afterwards.
+  // If directories are named, only the loader can choose the driver: it is found afterwards.
   const bool known = ElfFile(library).NeedsDriver(name, sizeof name, &has_search_path) &&
                      !has_search_path && Search(name, caller, path) != Found::kForCaller;
   errno = saved_errno;

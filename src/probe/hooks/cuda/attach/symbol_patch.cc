@@ -99,8 +99,8 @@ ElfW(Sym) * SymbolTable::FindFunction(const char* name) const {
   return gnu_hash_ != nullptr ? FindByGnuHash(name) : FindBySysvHash(name);
 }
 
-// .gnu.hash:  buckets | first symbol | bloom words | shift || bloom[] || bucket[] || chain[]
-// A chain holds the hashes of the symbols of one bucket; the last one has its lowest bit set.
+// .gnu.hash:  buckets | first symbol | bloom words | shift || bloom[] || bucket[] || chain[] A
+// chain has the hashes of the symbols of one bucket; the last one has its lowest bit set.
 ElfW(Sym) * SymbolTable::FindByGnuHash(const char* name) const {
   const uint32_t bucket_count = gnu_hash_[0];
   const uint32_t first = gnu_hash_[1];

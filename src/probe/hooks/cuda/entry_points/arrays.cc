@@ -4,14 +4,14 @@
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
 
-// Arrays have a hidden layout: their size is estimated from their shape. What the device really
-// lost is in the readings before and after; whoever reads the trace knows what other threads did
-// meanwhile.
+// Arrays have a hidden layout: their size is estimated from their shape. The readings before and
+// after have what the device really lost; a reader of the trace can see the calls of other threads
+// in between.
 namespace vramscope::probe::cuda {
 namespace {
 
 // Bytes of one element with `channels` channels. Block-compressed and planar formats, whose element
-// is no whole number of bytes, are taken as one byte a channel.
+// is not a whole number of bytes, count as one byte a channel.
 uint64_t ElementBytes(int format, unsigned int channels) {
   switch (format) {
     case 0x02:  // CU_AD_FORMAT_UNSIGNED_INT16

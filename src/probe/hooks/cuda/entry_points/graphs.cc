@@ -164,7 +164,7 @@ CUresult EndCapture(CUstream stream, CUgraph* graph) {
   constexpr bool kPerThread = kIsPerThread<kId>;
   HookCall<kId> call;
   const CUresult result = call(stream, graph);
-  // A capture that was invalidated ends with an error; one of another thread goes on.
+  // An invalidated capture ends with an error; another thread's capture continues.
   if (result == kSuccess || !IsCapturing(stream, kPerThread))
     NoteCaptureEnd(stream, kPerThread);
   TellObserver(true);

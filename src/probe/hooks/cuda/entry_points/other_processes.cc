@@ -82,7 +82,7 @@ CUresult MapExternal(Out* out, CUexternalMemory memory, const Description* descr
 }
 
 // ---- checkpoints: a process, this one or another, gives all its device memory back and gets it
-// again. The process itself makes no call for it: whoever asks the driver records it.
+// again. The process itself makes no call for it: the process that calls the driver records it.
 constexpr format::CheckpointKind GetKind(HookId id) {
   switch (id) {
     case HookId::cuCheckpointProcessLock:

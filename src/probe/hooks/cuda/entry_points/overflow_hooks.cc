@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wrappers that stand in place of the usual ones where --overflow is on.
+// The wrappers that replace the usual ones if --overflow is on.
 #include <cstring>
 
 #include "format/enums.h"
@@ -11,9 +11,9 @@
 namespace vramscope::probe::cuda {
 namespace {
 
-// What the driver takes by itself (code that is loaded at its first launch, streams, page tables)
-// cannot be in host memory, and a program that fails for want of it fails for no reason of its own.
-// So a device counts as full while it has this much left: a 64th of it, 256 MiB at most.
+// Memory that the driver allocates on its own (code that is loaded at its first launch, streams,
+// page tables) cannot be in host memory, and a program that lacks it fails without a fault of its
+// own. So a device counts as full while it has this much left: a 64th of it, 256 MiB at most.
 constexpr uint64_t kMostLeft = uint64_t{256} << 20;
 constexpr uint64_t kLeftShare = 64;
 // Smaller requests share pages that are there already.
@@ -108,7 +108,7 @@ CUresult Free(CUdeviceptr address) {
   return result;
 }
 
-// What the program is told of an address of ours is what it would be told of cuMemAlloc's. False
+// The program gets the same attributes for an address of ours as for one of cuMemAlloc's. False
 // where that makes no difference.
 bool Describe(CUpointer_attribute attribute,
               CUdeviceptr address,

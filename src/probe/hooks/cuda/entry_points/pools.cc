@@ -26,9 +26,9 @@ enum class PoolCost : uint8_t {
   kImported,  // nothing: the exporter pays
 };
 
-// A slot is `busy` while a thread asks the driver about its pool; whoever destroys the pool or
-// begins a capture waits for that, a bounded while. A thread that finds it busy leaves it stale:
-// then the other one asks again.
+// A slot is `busy` while a thread asks the driver about its pool. A thread that destroys the pool
+// or begins a capture waits for that, for a bounded time. A thread that finds it busy leaves it
+// stale: then the other one asks again.
 struct Pool {
   std::atomic<bool> busy;
   EarliestPendingChange stale;
@@ -82,7 +82,7 @@ bool AskPool(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) 
   return ask != nullptr && ask(pool, attribute, value) == kSuccess;
 }
 
-// nullptr where there is no room.
+// nullptr if the table is full.
 VRAMSCOPE_NOINLINE PoolSlot* DescribePool(const CallTimes& times,
                                           CUmemoryPool pool,
                                           int32_t device,
@@ -189,8 +189,8 @@ bool AskReserved(PoolSlot* slot, uint64_t since, bool others_may_change_it) {
   return again;
 }
 
-// The figure stands in the trace at the instant at which it was read: the driver's answers to two
-// threads stay in their order, because a slot is read by one at a time.
+// The figure is in the trace at the instant at which it was read: the driver's answers to two
+// threads stay in their order, because only one thread at a time reads a slot.
 void ReadPool(PoolSlot* slot, bool others_may_change_it = false) {
   if (slot->value.cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
     return;
@@ -243,7 +243,7 @@ void WaitForReader(const PoolSlot& slot) {
     sched_yield();
 }
 
-// The pool is about to go: from here on nobody begins to ask about it.
+// The pool is about to be destroyed: from here on new questions about it are refused.
 bool RemovePool(PoolSlot* slot, CUmemoryPool pool) {
   const bool removed = g_pools.Remove(slot, Bits(pool));
   WaitForReader(*slot);
@@ -359,7 +359,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream stream) {
   return result;
 }
 
-// What the driver says of a pool that the program asked for.
+// Describes a pool that the program asked the driver for.
 template <HookId kId>
 CUresult GetPool(CUmemoryPool* pool, CUmemLocation* location, int type) {
   HookCall<kId> call;

@@ -13,8 +13,9 @@ bool MayPoolsShrink();
 // A pool gives memory back at calls that synchronise: reads every pool that may have. Also when a
 // capture has ended: what could not be read meanwhile is read then.
 void ReadPoolsAfterSynchronisation();
-// A call in which a pool may give memory back, until the pools are read behind it. Another thread
-// that reads a pool meanwhile may see what this call did: it dates that from the first such call.
+// A call in which a pool may give memory back, until the pools have been read after it. Another
+// thread that reads a pool meanwhile may see what this call did: it dates that from the first such
+// call.
 class ShrinkingCall {
  public:
   explicit ShrinkingCall(bool may_shrink = MayPoolsShrink()) : is_noted_(may_shrink) {
@@ -34,8 +35,8 @@ class ShrinkingCall {
 
   const bool is_noted_;
 };
-// A capture was noted and is about to begin: returns when nobody asks about a pool any more, or
-// after a bounded while.
+// A capture was noted and is about to begin: returns when all questions about pools have ended, or
+// after a bounded time.
 void WaitForPoolReaders();
 
 // The last context of the device is gone. Its default pool is still there, and is asked what it

@@ -15,7 +15,7 @@ int32_t GetDevice(const CUmemAllocationProp& properties) {
   return properties.location.type == kLocationDevice ? properties.location.id : format::kHostDevice;
 }
 
-// Only what is passed on by its content can be told apart from others: a descriptor's number means
+// Only handles that are passed on by their content can be told apart: a descriptor's number means
 // nothing in another process.
 uint64_t MakeFabricKey(const void* os_handle, CUmemAllocationHandleType type) {
   return type == kHandleFabric && os_handle != nullptr

@@ -37,7 +37,7 @@ constinit std::atomic<uint64_t> g_released[kMaxDevices]{};  // primary contexts
 constinit std::atomic<bool> g_runtime_written{false};
 constinit std::atomic<bool> g_init_written{false};
 
-// False when it was there already, or there is no room.
+// False if it was in the table before, or the table is full.
 bool Insert(CUcontext context, int32_t device, ContextOrigin origin) {
   const auto inserted = g_contexts.Insert(Bits(context), [=](Context& value) {
     value.device.store(device, std::memory_order_relaxed);
@@ -145,7 +145,7 @@ bool HasPrimary(int32_t device) {
 }
 
 // The primary context that was released last stays the current one of threads that had it, in name,
-// also once there is another one. The driver may have made it anew by itself, in the same place.
+// also once there is another one. The driver may have made it anew at the same address.
 bool WasReleased(CUcontext context, int32_t device) {
   return device >= 0 && device < kMaxDevices &&
          g_released[device].load(std::memory_order_relaxed) == Bits(context) &&

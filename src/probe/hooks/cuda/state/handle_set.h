@@ -16,8 +16,8 @@ inline uint64_t MakeContextKey(uint64_t context, uint64_t handle) {
 }
 
 // A set of driver handles: fixed size, no lock, a look-up is one probe as a rule. Safe in any
-// thread. When a neighbourhood is full, everything is forgotten: whoever uses the set does
-// something anew that it had done before, which is correct and rare.
+// thread. When a neighbourhood is full, everything is forgotten: users of the set then repeat
+// something, which is correct and rare.
 //
 // All bits zero is the empty set, so that an unused table costs no memory.
 template <size_t kCapacity>

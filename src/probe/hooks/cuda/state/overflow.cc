@@ -28,7 +28,7 @@ struct Held {
 constexpr size_t kMaxHeld = 8192;  // at once; beyond it the program gets the driver's own answer
 using HeldTable = SlotTable<Held, kMaxHeld>;
 constinit HeldTable g_held{};
-// Freed by the program while streams were captured, when nobody may wait for the device.
+// Freed by the program while streams were captured, when waiting for the device is forbidden.
 constinit HeldTable g_freed_in_capture{};
 constinit std::atomic<uint64_t> g_held_bytes{0};
 constinit std::atomic<uint32_t> g_held_count{0};

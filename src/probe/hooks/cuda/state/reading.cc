@@ -59,7 +59,7 @@ uint64_t CaptureKey(CUstream stream, bool per_thread) {
   return handle + CaptureTable::kFirstKey;
 }
 
-// False where it stands there already, or there is no room.
+// False if it is in the table already, or the table is full.
 bool AddCapture(uint64_t key, uint64_t context) {
   const auto inserted = g_captures.Insert(
       key, [=](Capture& capture) { capture.context.store(context, std::memory_order_relaxed); });

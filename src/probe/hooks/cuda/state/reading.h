@@ -13,9 +13,9 @@
 // without saying so. All readings of the process form one series; what changed between two of them,
 // less the allocations recorded in between, belongs to the calls that lie there.
 //
-// Never without a current context and never while a stream of this process is being captured: a
-// call then stands in the trace without readings of its own, and the next possible reading closes
-// the interval.
+// Never without a current context and never while a stream of this process is being captured: such
+// a call has no readings of its own in the trace, and the next possible reading closes the
+// interval.
 namespace vramscope::probe::cuda {
 
 struct FreeMemory {
@@ -63,7 +63,7 @@ class EarliestPendingChange {
     return first != 0 && first < since ? first : since;
   }
   bool IsSet() const { return since_.load(std::memory_order_seq_cst) != 0; }
-  // Whoever reads the figure now takes it: the earlier of that and `since`.
+  // A caller that reads the figure now takes the earlier of that and `since`.
   uint64_t Take(uint64_t since) {
     const uint64_t first = since_.exchange(0, std::memory_order_seq_cst);
     return first != 0 && first < since ? first : since;
@@ -107,8 +107,8 @@ bool IsAnyStreamCapturing();
 // Whether what is put into this stream now becomes a graph instead of happening.
 bool IsCapturing(CUstream stream, bool per_thread);
 
-// ---- estimates: what a call took by the free memory before it and behind it
-// What an Implicit record says besides its kind. The name need only live until it is written.
+// ---- estimates: what a call took, by the free memory before and after it
+// The fields of an Implicit record besides its kind. The name need only live until it is written.
 struct Subject {
   const char* name = nullptr;
   uint64_t detail = 0;
@@ -120,7 +120,7 @@ enum class WriteWhen {
   kAlways,  // rare calls whose being there says something
 };
 
-// The figure before a call; FinishEstimate() follows behind it.
+// The figure before a call; FinishEstimate() follows after it.
 FreeMemory BeginEstimate(const Place& place);
 void FinishEstimate(HookId api,
                     const CallTimes& times,
@@ -148,7 +148,7 @@ CUresult CallEstimated(format::ImplicitKind kind,
   return result;
 }
 
-// The same for calls whose memory is no particular object's.
+// The same for calls whose memory does not belong to one object.
 template <HookId kId, class... Args>
 CUresult CallOther(Args... args) {
   return CallEstimated<kId>(

@@ -22,7 +22,7 @@ struct Place {
 // table, or before the recording) is described here, as "primary context", which it is as a rule.
 Place CurrentPlace();
 
-// Whether the device has its primary context. Not where the driver cannot say.
+// Whether the device's primary context exists. Not where the driver cannot say.
 bool IsPrimaryActive(int32_t device);
 
 enum class ContextOrigin : uint8_t { kCreated, kPrimary, kGreen };
