@@ -29,11 +29,7 @@
 #include "record/recording_place.h"
 #include "record/sample/nvml.h"
 #include "record/sample/sampler.h"
-#include "record/watch/exit_watch.h"
-#include "record/watch/process_watch.h"
-#include "record/watch/refusal_watch.h"
-#include "record/watch/ring_keeper.h"
-#include "record/watch/snapshot_taker.h"
+#include "record/watch/watches.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {

@@ -13,7 +13,7 @@
 #include "pipeline/survivors.h"
 #include "record/live_file_writer.h"
 #include "record/sample/nvml.h"
-#include "record/watch/process_watch.h"
+#include "record/watch/watches.h"
 #include "record/watch/worker.h"
 
 namespace vramscope::cli {

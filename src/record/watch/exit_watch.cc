@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/watch/exit_watch.h"
-
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -11,6 +9,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "record/watch/watches.h"
 
 namespace vramscope::cli {
 namespace {
@@ -27,13 +26,6 @@ int OpenProcess(pid_t pid) {
 
 }  // namespace
 
-ExitWatch::ExitWatch(std::string live_directory, pid_t command)
-    : live_directory_(std::move(live_directory)), command_(command) {}
-
-ExitWatch::~ExitWatch() {
-  Stop();
-}
-
 bool ExitWatch::Start() {
   const int self = OpenProcess(getpid());
   if (self < 0)
@@ -42,7 +34,7 @@ bool ExitWatch::Start() {
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0)
     return false;
-  worker_.Start([this] { Loop(); });
+  Watch::Start();
   if (!worker_.IsStarted())
     close(wake_);
   return worker_.IsStarted();
@@ -53,7 +45,7 @@ void ExitWatch::Stop() {
     return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
-  worker_.Join();
+  Watch::Stop();
   for (const auto& [pid, descriptor] : descriptors_) {
     if (descriptor >= 0)
       close(descriptor);
@@ -82,30 +74,27 @@ void ExitWatch::OpenNewProcesses() {
   }
 }
 
-void ExitWatch::Loop() {
-  for (;;) {
-    OpenNewProcesses();
-    std::vector<pollfd> waiting = {{.fd = wake_, .events = POLLIN, .revents = 0}};
-    std::vector<pid_t> pids = {0};
-    for (const auto& [pid, descriptor] : descriptors_) {
-      if (descriptor < 0)
-        continue;
-      waiting.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
-      pids.push_back(pid);
-    }
-    if (poll(waiting.data(), waiting.size(), kPeriodMs) < 0)
-      continue;  // interrupted
-    const int64_t now_ns = base::MonotonicNs();
-    for (size_t i = 1; i < waiting.size(); ++i) {
-      if (waiting[i].revents == 0)
-        continue;
-      seen_.push_back({pids[i], now_ns});
-      close(waiting[i].fd);
-      descriptors_[pids[i]] = -1;
-    }
-    if (waiting[0].revents != 0)
-      return;
+bool ExitWatch::Look() {
+  OpenNewProcesses();
+  std::vector<pollfd> waiting = {{.fd = wake_, .events = POLLIN, .revents = 0}};
+  std::vector<pid_t> pids = {0};
+  for (const auto& [pid, descriptor] : descriptors_) {
+    if (descriptor < 0)
+      continue;
+    waiting.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+    pids.push_back(pid);
   }
+  if (poll(waiting.data(), waiting.size(), kPeriodMs) < 0)
+    return true;  // interrupted
+  const int64_t now_ns = base::MonotonicNs();
+  for (size_t i = 1; i < waiting.size(); ++i) {
+    if (waiting[i].revents == 0)
+      continue;
+    seen_.push_back({pids[i], now_ns});
+    close(waiting[i].fd);
+    descriptors_[pids[i]] = -1;
+  }
+  return waiting[0].revents == 0;
 }
 
 }  // namespace vramscope::cli

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/watch/exit_watch.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,6 +10,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "record/watch/watches.h"
 
 namespace vramscope::cli {
 namespace {

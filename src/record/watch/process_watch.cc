@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "record/watch/process_watch.h"
-
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -13,10 +11,12 @@
 #include <charconv>
 #include <chrono>
 #include <optional>
+#include <set>
 
 #include "pipeline/live_directory.h"
 #include "pipeline/survivors.h"
 #include "record/environment.h"
+#include "record/watch/watches.h"
 #include "util/file.h"
 
 namespace vramscope::cli {
@@ -134,18 +134,11 @@ std::string WhyOutOfReach(pid_t pid, const std::string& directory) {
 }
 
 ProcessWatch::ProcessWatch(pid_t root, bool root_is_recorded, std::string live_directory)
-    : root_(root),
+    : Watch(std::move(live_directory)),
+      root_(root),
       root_is_recorded_(root_is_recorded),
-      live_directory_(std::move(live_directory)),
-      sessions_(SessionsOf(live_directory_)) {}
-
-ProcessWatch::~ProcessWatch() {
-  Stop();
-}
-
-void ProcessWatch::Start() {
-  worker_.Start([this] { Loop(); });
-}
+      sessions_(SessionsOf(live_directory_)),
+      pace_(kPeriod) {}
 
 void ProcessWatch::SawOnGpu(size_t gpu, std::vector<pid_t> pids) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -159,16 +152,8 @@ std::vector<UnrecordedProcess> ProcessWatch::Found() const {
   return found;
 }
 
-void ProcessWatch::Loop() {
-  LookPace pace(kPeriod);
-  while (worker_.Rest(pace.Pause())) {
-    pace.Begin();
-    Look();
-    pace.End();
-  }
-}
-
-void ProcessWatch::Look() {
+bool ProcessWatch::Look() {
+  pace_.Begin();
   std::set<pid_t> on_gpu;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -193,6 +178,8 @@ void ProcessWatch::Look() {
       waiting.push_back(child);
     Examine(pid, false);
   }
+  pace_.End();
+  return true;
 }
 
 void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "record/watch/process_watch.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
+
+#include "record/watch/watches.h"
 
 namespace vramscope::cli {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/watch/refusal_watch.h"
-
 #include <unistd.h>
 
 #include <charconv>
@@ -16,6 +14,7 @@
 #include "format/layout.h"
 #include "pipeline/live_directory.h"
 #include "record/child_process.h"
+#include "record/watch/watches.h"
 #include "util/file.h"
 #include "util/owned_file.h"
 
@@ -23,7 +22,6 @@ namespace vramscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPeriod{100};
@@ -33,21 +31,15 @@ constexpr int kMostReports = 8;
 // After a report that took a second there is none for ten.
 constexpr int kRestFactor = 10;
 
-// What the headers of a recording's live files say.
-struct Refusals {
-  uint64_t refused = 0;              // by the driver
-  uint64_t gave_up = 0;              // by caching allocators, each of which asks the driver twice
-  std::vector<std::string> waiting;  // files of processes that wait for the report
+}  // namespace
 
-  bool CountsAre(const Refusals& other) const {
-    return refused == other.refused && gave_up == other.gave_up;
-  }
-};
+RefusalWatch::RefusalWatch(std::string live_directory, std::string output)
+    : Watch(std::move(live_directory)), output_(std::move(output)), pace_(kPeriod) {}
 
-Refusals LookForRefusals(const std::string& live_directory) {
+RefusalWatch::Refusals RefusalWatch::FindRefusals() const {
   Refusals found;
   std::error_code error;
-  for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
+  for (fs::directory_iterator it(live_directory_, error), end; !error && it != end;
        it.increment(error)) {
     if (it->path().extension() != ".vrl")
       continue;
@@ -64,56 +56,42 @@ Refusals LookForRefusals(const std::string& live_directory) {
   return found;
 }
 
-// Lets those processes continue. A process whose file this user cannot write continues after its
-// own time limit.
-void Release(const std::string& live_directory, const std::vector<std::string>& waiting) {
-  if (waiting.empty())
+// A process whose file this user cannot write continues after its own time limit.
+void RefusalWatch::Release() const {
+  if (last_.waiting.empty())
     return;
-  const auto directory = util::OwnedDirectory::Open(live_directory);
-  for (const std::string& name : waiting) {
+  const auto directory = util::OwnedDirectory::Open(live_directory_);
+  for (const std::string& name : last_.waiting) {
     constexpr uint32_t kWord = format::kReported;
     if (const auto file = directory ? directory->Open(name, LiveFileContent()) : directory.status())
       (void)!pwrite(file->get(), &kWord, sizeof kWord, offsetof(format::FileHeader, report));
   }
 }
 
-}  // namespace
-
-RefusalWatch::RefusalWatch(std::string live_directory, std::string output)
-    : live_directory_(std::move(live_directory)), output_(std::move(output)) {}
-
-RefusalWatch::~RefusalWatch() {
-  Stop();
+void RefusalWatch::Begin() {
+  changed_ = next_report_ = Clock::now();
 }
 
-void RefusalWatch::Start() {
-  worker_.Start([this] { Loop(); });
-}
-
-void RefusalWatch::Loop() {
-  Refusals told, last;
-  Clock::time_point changed = Clock::now(), next_report = changed;
-  LookPace pace(kPeriod);
-  for (int reports = 0; worker_.Rest(pace.Pause());) {
-    pace.Begin();
-    Refusals found = LookForRefusals(live_directory_);
-    pace.End();
-    const Clock::time_point now = Clock::now();
-    if (!found.CountsAre(last))
-      changed = now;
-    // Names of what the program has built come a moment after the refusal, unless it waits.
-    const bool is_whole = found.CountsAre(last) || !found.waiting.empty();
-    const bool is_settled = found.gave_up != told.gave_up || now - changed >= kSettled;
-    last = std::move(found);
-    if (!last.CountsAre(told) && is_whole && is_settled && now >= next_report &&
-        reports < kMostReports) {
-      told = last;
-      ++reports;
-      Tell();
-      next_report = Clock::now() + (Clock::now() - now) * kRestFactor;
-    }
-    Release(live_directory_, last.waiting);
+bool RefusalWatch::Look() {
+  pace_.Begin();
+  Refusals found = FindRefusals();
+  pace_.End();
+  const Clock::time_point now = Clock::now();
+  if (!found.CountsAre(last_))
+    changed_ = now;
+  // The names of what the program has built arrive just after the failure, unless it waits.
+  const bool is_whole = found.CountsAre(last_) || !found.waiting.empty();
+  const bool is_settled = found.gave_up != reported_.gave_up || now - changed_ >= kSettled;
+  last_ = std::move(found);
+  if (!last_.CountsAre(reported_) && is_whole && is_settled && now >= next_report_ &&
+      reports_ < kMostReports) {
+    reported_ = last_;
+    ++reports_;
+    Tell();
+    next_report_ = Clock::now() + (Clock::now() - now) * kRestFactor;
   }
+  Release();
+  return true;
 }
 
 void RefusalWatch::Tell() {
@@ -124,7 +102,7 @@ void RefusalWatch::Tell() {
                   kLongest, [this] { return worker_.stop().load(); });
   if (!report.ok())
     return;
-  // "3": of how many it knows; the lines that say so of the last one, where any is news.
+  // The first line is the number of known failures, the rest is about the last one if it is new.
   const std::string_view text = report.output;
   size_t known = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), known);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/watch/ring_keeper.h"
-
 #include <dirent.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -15,6 +13,7 @@
 #include "format/layout.h"
 #include "pipeline/compact/compactor.h"
 #include "record/child_process.h"
+#include "record/watch/watches.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -45,23 +44,6 @@ util::Result<uint64_t> ParseRing(const std::string& text) {
         fmt::format("--ring {}: too small: {} at least", text, util::FormatBytes(kLeastBytes)));
   }
   return *size;
-}
-
-RingKeeper::RingKeeper(std::string live_directory, uint64_t size_bytes)
-    : live_directory_(std::move(live_directory)), size_bytes_(size_bytes) {}
-
-RingKeeper::~RingKeeper() {
-  Stop();
-}
-
-void RingKeeper::Start() {
-  worker_.Start([this] { Loop(); });
-}
-
-void RingKeeper::Loop() {
-  Measure();
-  while (worker_.Rest(Pause()) && Look()) {
-  }
 }
 
 // So often that half of what is left does not become full meanwhile.

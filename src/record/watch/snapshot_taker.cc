@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/watch/snapshot_taker.h"
-
 #include <fmt/core.h>
 #include <signal.h>
 
@@ -10,6 +8,7 @@
 #include <system_error>
 
 #include "record/child_process.h"
+#include "record/watch/watches.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -19,56 +18,30 @@ constexpr std::chrono::hours kLongest{1};
 
 }  // namespace
 
-SnapshotTaker::SnapshotTaker(std::string live_directory)
-    : live_directory_(std::move(live_directory)) {}
-
-SnapshotTaker::~SnapshotTaker() {
-  Stop();
-}
-
-void SnapshotTaker::Start() {
-  worker_.Start([this] { Loop(); });
+std::chrono::nanoseconds SnapshotTaker::Pause() const {
+  return requested_ != 0 ? std::chrono::nanoseconds(0) : kLongest;
 }
 
 void SnapshotTaker::Request() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++requested_;
-  }
-  changed_.notify_one();
+  ++requested_;
+  worker_.Wake();
 }
 
-void SnapshotTaker::Stop() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_one();
-  worker_.Join();
-}
-
-void SnapshotTaker::Loop() {
-  for (;;) {
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || requested_ != 0; });
-      if (stop_)
-        return;
-    }
-    Take();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (stop_)
-      return;
+bool SnapshotTaker::Look() {
+  if (requested_ == 0)
+    return true;
+  Take();
+  if (!worker_.stop())
     --requested_;
-  }
+  return true;
 }
 
 void SnapshotTaker::Take() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const Captured snapshot = RunCaptured({self.string(), "snapshot", live_directory_}, {}, kLongest,
-                                        [this] { return stop_.load(); });
-  // Its one line, as it says it: the file's name, or what is wrong.
+                                        [this] { return worker_.stop().load(); });
+  // Its only line is the file's name or an error.
   if (snapshot.ended)
     SayAtOnce(snapshot.output);
 }

@@ -63,7 +63,17 @@ void Worker::Join() noexcept {
 
 bool Worker::Rest(std::chrono::nanoseconds pause) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return !stop_changed_.wait_for(lock, pause, [this] { return stop_.load(); });
+  stop_changed_.wait_for(lock, pause, [this] { return stop_ || woken_; });
+  woken_ = false;
+  return !stop_;
+}
+
+void Worker::Wake() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    woken_ = true;
+  }
+  stop_changed_.notify_one();
 }
 
 bool Worker::RestUntil(std::chrono::steady_clock::time_point time) {

@@ -32,6 +32,8 @@ class Worker {
 
   // By the work: waits that long, or until it is to end. False where it is.
   bool Rest(std::chrono::nanoseconds pause);
+  // Ends the rest, with true, or the next one.
+  void Wake();
   bool RestUntil(std::chrono::steady_clock::time_point time);
   // True where the work is to end: for what it is in the middle of.
   const std::atomic<bool>& stop() const { return stop_; }
@@ -42,6 +44,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable stop_changed_;
   std::atomic<bool> stop_{false};  // set under the mutex
+  bool woken_ = false;             // under the mutex
 };
 
 // When such a thread looks again: after `period`, and so late that its looks take a four-hundredth
