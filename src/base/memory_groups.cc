@@ -28,7 +28,7 @@ const Names& NamesOf(bool is_version_2) {
   return is_version_2 ? kVersion2 : kVersion1;
 }
 
-// Texts joined, "" where they are longer than the room.
+// Texts joined, "" if they are longer than the room.
 template <size_t kBytes>
 void Join(char (&out)[kBytes], const char* first, const char* second, const char* third) {
   size_t at = 0;
@@ -44,7 +44,7 @@ void Join(char (&out)[kBytes], const char* first, const char* second, const char
   out[at] = '\0';
 }
 
-// The beginning of a group's file, "" where it cannot be read.
+// The beginning of a group's file, "" if it cannot be read.
 template <size_t kBytes>
 void ReadText(const char* folder, const char* file, char (&text)[kBytes]) {
   char path[kMaxFileBytes];
@@ -74,7 +74,7 @@ uint64_t ReadNumber(const char* folder, const char* file) {
   return NumberOf(text);
 }
 
-// In bytes; 0 where nothing says.
+// In bytes; 0 if nothing says.
 uint64_t CachesOf(const char* folder, const char* key) {
   char text[kMaxTextBytes];
   ReadText(folder, "memory.stat", text);
@@ -92,7 +92,7 @@ uint64_t LessMargin(uint64_t free_bytes, uint64_t total_bytes) {
   return free_bytes > margin ? free_bytes - margin : 0;
 }
 
-// Of the line "KEY:   12345 kB", in bytes; 0 where there is none.
+// Of the line "KEY:   12345 kB", in bytes; 0 if there is none.
 uint64_t ParseBytes(const char* text, const char* key) {
   const char* at = std::strstr(text, key);
   if (at == nullptr)

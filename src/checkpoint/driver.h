@@ -26,7 +26,7 @@ struct DriverAnswer {
 class CheckpointDriver {
  public:
   // Loads and initialises the driver. The error says what is missing; `version` is the driver's as
-  // NVML says it, "" where it does not.
+  // NVML says it, "" if it does not.
   static util::Result<std::unique_ptr<CheckpointDriver>> Load(const std::string& version);
   ~CheckpointDriver();
   CheckpointDriver(const CheckpointDriver&) = delete;

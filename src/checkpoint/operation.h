@@ -35,7 +35,7 @@ std::vector<GpuFigure> ReadFigures(GpuMonitor* monitor, pid_t pid);
 
 // Whether NVML lists the process on any GPU.
 bool IsListed(const std::vector<GpuFigure>& figures);
-// Of the process; 0 where it is not listed.
+// Of the process; 0 if it is not listed.
 uint64_t ProcessBytes(const std::vector<GpuFigure>& figures);
 
 struct FreedOnGpu {
@@ -54,7 +54,7 @@ std::vector<FreedOnGpu> FreedBetween(const std::vector<GpuFigure>& before,
 
 // The tools that `yield` and `resume` use to inspect a process and move its memory.
 struct Access {
-  std::unique_ptr<Nvml> nvml;  // null where there is none
+  std::unique_ptr<Nvml> nvml;  // null if there is none
   std::unique_ptr<CheckpointDriver> driver;
   std::unique_ptr<StateFile> file;
   CheckpointState state{};  // of the process, when this was opened
@@ -105,10 +105,10 @@ std::string FailedText(const Target& target);
 // For Ctrl-C while the driver moves memory.
 void NoteUnstoppable(const Target& target);
 
-// Of a process's number, as a person writes it; "" where it is one. For CLI11.
+// Of a process's number, as a person writes it; "" if it is one. For CLI11.
 std::string CheckPid(const std::string& text);
 
-// For people, or as JSON for the Python package. False where it cannot be written.
+// For people, or as JSON for the Python package. False if it cannot be written.
 bool PrintOutcome(const Target& target, const Outcome& outcome, bool json);
 
 }  // namespace vramscope::cli

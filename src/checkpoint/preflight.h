@@ -16,7 +16,7 @@ struct Target {
   pid_t pid = 0;
   uint64_t start_ticks = 0;    // identifies the process together with its number
   std::string name;            // "python3"
-  std::string live_directory;  // of the recording that it writes; "" where it writes none
+  std::string live_directory;  // of the recording that it writes; "" if it writes none
 };
 
 // Errors say in one line why this process cannot be asked for: there is none, it has ended, it is
@@ -44,11 +44,11 @@ HostMemory FreeHostMemory(pid_t pid, const std::string& root = "");
 // What can be known before the driver is asked to move a process's memory, and would break it.
 
 // "64.0 MiB of managed memory (2 allocations), 1 multicast object (NCCL_NVLS_ENABLE=0 avoids it)";
-// "" where all moves.
+// "" if all moves.
 std::string DescribeImmovable(const resolve::Movability& movability);
 
 // Looks into the process's recording. An error says why the process must not be asked to yield;
-// `*unchecked` is what could not be checked, "" where all could.
+// `*unchecked` is what could not be checked, "" if all could.
 util::Status CheckRecording(const Target& target, std::string* unchecked);
 
 // Whether the host has room for this many bytes of the process.

@@ -39,7 +39,7 @@ std::optional<YieldState> ParseYieldState(const std::string& text);
 // on a process.
 class StateFile {
  public:
-  // Opens it, and makes it where there is none. `shared`: the folders to look in, the best first.
+  // Opens it, and makes it if there is none. `shared`: the folders to look in, the best first.
   static util::Result<std::unique_ptr<StateFile>> Open(pid_t pid,
                                                        const std::vector<std::string>& shared = {
                                                            "/tmp", "/dev/shm"});
@@ -48,7 +48,7 @@ class StateFile {
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
 
-  // What is in it; nothing where that is of another process with this number, or damaged.
+  // What is in it; nothing if that is of another process with this number, or damaged.
   std::optional<YieldState> Read(uint64_t start_ticks) const;
   util::Status Save(const YieldState& state);
   // Removes the directory too where it becomes empty.

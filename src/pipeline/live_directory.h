@@ -72,7 +72,7 @@ trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions
 bool LauncherIsAlive(const std::string& live_directory);
 
 // Whether nothing can be made beside `path`, because its directory is not ours to write or its file
-// system is read-only. False where the directory does not exist: that is a mistake.
+// system is read-only. False if the directory does not exist: that is a mistake.
 bool IsReadOnlyPlace(const std::string& path);
 
 // Has whatever samples for a recording without a launcher end, and waits for that.
@@ -88,7 +88,7 @@ struct SessionRecord {
 };
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory, const SessionRecord& record);
 
-// The ids of the recording that the directory is of, none where it has none: its name may have been
+// The ids of the recording that the directory is of, none if it has none: its name may have been
 // another's before. WriteSessionRecord() gives it one.
 std::vector<std::string> SessionsOf(const std::string& live_directory);
 
@@ -114,7 +114,7 @@ struct FinishLock {
 FinishLock TryFinishLock(const std::string& live_directory);
 
 // Gives a directory that is complete the name `live`. An unfinished recording at that path is
-// renamed to OlderOf(live), and is then `older`. An error where another process records there.
+// renamed to OlderOf(live), and is then `older`. An error if another process records there.
 util::Status PlaceLiveDirectory(util::OwnedDirectory* directory,
                                 const std::string& live,
                                 std::optional<util::OwnedDirectory>* older);

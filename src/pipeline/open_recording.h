@@ -75,10 +75,10 @@ bool IsFolder(const std::string& path);
 // The recordings of a folder. Unfinished ones have only NAME.vram.d.
 std::vector<std::string> RecordingsIn(const std::string& folder);
 
-// The files that these paths name, those in folders among them. An error where a folder has none.
+// The files that these paths name, those in folders among them. An error if a folder has none.
 util::Result<std::vector<std::string>> RankFiles(const std::vector<std::string>& paths);
 
-// All of them as one report, with the ranks' histories for a page. An error where none can be read.
+// All of them as one report, with the ranks' histories for a page. An error if none can be read.
 util::Result<query::RankReport> ReadRanks(const std::vector<std::string>& files, bool histories);
 
 struct OutOfMemoryReports {

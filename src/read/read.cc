@@ -49,7 +49,7 @@ void SetError(std::string_view text) {
   std::replace_if(t_error, t_error + size, is_control, ' ');
 }
 
-// What `work` returns; null where it throws.
+// What `work` returns; null if it throws.
 template <class Work>
 auto Guarded(const Work& work) noexcept -> decltype(work()) {
   const Uncancelled uncancelled;

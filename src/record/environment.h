@@ -86,7 +86,7 @@ std::string WhyNotRecordable(const std::string& path);
 // the command is an interpreter (`python -u train.py` is "train", `python -m pkg.tool` "pkg.tool").
 std::string NameOfCommand(const std::vector<std::string>& command);
 
-// The interpreter and its argument of a `#!` line (`text` is the beginning of a file), "" where
+// The interpreter and its argument of a `#!` line (`text` is the beginning of a file), "" if
 // there is none. A seam for tests.
 std::string InterpreterOf(const std::string& text);
 

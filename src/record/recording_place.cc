@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of the programs that MPI, Slurm or torchrun start, which one this is; "" where it is none.
+// Of the programs that MPI, Slurm or torchrun start, which one this is; "" if it is none.
 std::string RankOfEnvironment() {
   for (const char* const name : format::kRankVariables) {
     const char* const value = getenv(name);

@@ -26,7 +26,7 @@ class RecordingPlace {
   RecordingPlace(const RecordingPlace&) = delete;
   RecordingPlace& operator=(const RecordingPlace&) = delete;
 
-  // What -o says, or "". An error where it can be no recording.
+  // What -o says, or "". An error if it can be no recording.
   util::Status Choose(const std::string& output);
   // Makes directory and files. Without a chosen name it is that of the session and of `pid`. What
   // appears at the output from here on is the program's.
@@ -34,7 +34,7 @@ class RecordingPlace {
   // There will be no recording.
   void Abandon();
 
-  const std::string& output() const { return output_; }  // absolute; "" where none is chosen yet
+  const std::string& output() const { return output_; }  // absolute; "" if none is chosen yet
   const std::string& live_directory() const { return live_.path(); }
   LiveFileWriter& file() { return *file_; }
   // Nothing comes any more. No other process finishes or replaces the recording from here on.

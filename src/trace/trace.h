@@ -109,7 +109,7 @@ class Trace {
   std::span<const Loss> losses() const { return losses_; }
 
   // Complete and at rest before the first event. Functions of native frames are demangled symbols,
-  // or "0x..." where there is none.
+  // or "0x..." if there is none.
   const tables::Dictionaries& dictionaries() const { return dictionaries_; }
   std::string_view string(StringId id) const { return dictionaries_.text(id); }
   const tables::StackRow& stack(StackId id) const { return dictionaries_.stack(id); }

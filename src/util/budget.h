@@ -39,7 +39,7 @@ class Budget {
   }
 
   // Takes count times bytes_each of what is left for `what`: the plural that the refusal names, a
-  // literal. False where that is more than there is.
+  // literal. False if that is more than there is.
   [[nodiscard]] bool Charge(const char* what, uint64_t count, uint64_t bytes_each = 1) {
     uint64_t bytes = 0;
     if (__builtin_mul_overflow(count, bytes_each, &bytes))

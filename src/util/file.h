@@ -100,7 +100,7 @@ std::string ErrnoText(int error);
 // files and reading it: then there is nothing to say, as there is where memory runs out. Nothing
 // here throws, for the threads of the launcher.
 
-// The text of /proc/PID/`name` ("stat", "task/7/children"). None where it cannot be read, or holds
+// The text of /proc/PID/`name` ("stat", "task/7/children"). None if it cannot be read, or holds
 // more than anybody wants; `error`, where given, is errno then.
 std::optional<std::string> ReadProc(pid_t pid,
                                     const std::string& name,
@@ -118,7 +118,7 @@ std::string ReadProcLink(pid_t pid, const std::string& name) noexcept;
 // The name of the process's program, or "".
 std::string ProcCommand(pid_t pid) noexcept;
 
-// Reads to the end, or to none where that fails or there are more than `limit_bytes`. A seam for
+// Reads to the end, or to none if that fails or there are more than `limit_bytes`. A seam for
 // tests.
 std::optional<std::string> ReadToEnd(int fd, size_t limit_bytes) noexcept;
 

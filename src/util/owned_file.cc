@@ -143,7 +143,7 @@ int RenameToFree(int directory, const std::string& from, const std::string& to) 
     return 0;
   if (!IsUnsupported(errno))
     return errno;
-  // NFS: a link is made where there is none, or not at all.
+  // NFS: a link is made if there is none, or not at all.
   if (linkat(directory, from.c_str(), directory, to.c_str(), 0) == 0) {
     unlinkat(directory, from.c_str(), 0);
     return 0;

@@ -9,7 +9,7 @@
 namespace vramscope::util {
 
 // Bytes of the well-formed UTF-8 sequence at the start of `text` (RFC 3629: no overlong forms, no
-// surrogates, nothing above U+10FFFF), or 0 where there is none.
+// surrogates, nothing above U+10FFFF), or 0 if there is none.
 size_t Utf8SequenceBytes(std::string_view text);
 
 // Bytes at the start of `text` that are printable ASCII: names are little else.
@@ -33,7 +33,7 @@ std::string OneLine(std::string_view text);
 // spreadsheet would take for a formula (it begins with = + - @) has an apostrophe before it.
 std::string CsvCell(std::string_view text);
 
-// The one of `names` that `word` was probably meant to be, "" where none is close.
+// The one of `names` that `word` was probably meant to be, "" if none is close.
 std::string ClosestName(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace vramscope::util

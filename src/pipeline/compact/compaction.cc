@@ -11,7 +11,7 @@
 namespace vramscope::compact {
 namespace {
 
-// When the last record of a chunk was written at the latest; none where it may not be all there.
+// When the last record of a chunk was written at the latest; none if it may not be all there.
 std::optional<int64_t> EndOf(const trace::LiveTrace& trace,
                              size_t file,
                              const std::vector<trace::ChunkRef>& stream,

@@ -90,7 +90,7 @@ struct CompactionFile {
   // What of the live file is not needed any more, by its begin.
   std::map<uint64_t, uint64_t> ranges;
 };
-// `trace`: whose strings and stacks the plan's origins name; null where there are none.
+// `trace`: whose strings and stacks the plan's origins name; null if there are none.
 CompactionFile MakePastFile(const trace::LiveFile& file,
                             const trace::TickClock& clock,
                             const CompactionPlan& plan,

@@ -62,7 +62,7 @@ class Compactor {
   };
 
   uint64_t LiveSpace() const;
-  // False where nothing can become past now.
+  // False if nothing can become past now.
   bool Plan(const trace::LiveTrace& trace, const tables::Recording& recording);
   util::Status FindInstants(const trace::LiveTrace& trace, const tables::Recording& recording);
   util::Status Make();

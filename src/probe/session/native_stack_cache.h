@@ -22,7 +22,7 @@ class NativeStackCache {
   };
   struct Walk {
     uintptr_t rsp;        // where it began
-    uintptr_t rbp;        // there; 0 where it did not matter
+    uintptr_t rbp;        // there; 0 if it did not matter
     uintptr_t stack_end;  // of the thread's own stack: what is between can be read
     uint64_t generation;  // CodeGeneration()
     uint32_t read_count;

@@ -38,7 +38,7 @@ class ScopeStack {
 
   // Beyond kMaxScopeDepth a scope is counted, but not kept.
   void Push(uint64_t domain, const char* name, size_t size_bytes);
-  // Ends the innermost scope of the domain; nothing where there is none.
+  // Ends the innermost scope of the domain; nothing if there is none.
   void Pop(uint64_t domain);
 
   // Scopes that were not kept, since this was asked last.
@@ -77,7 +77,7 @@ class ScopeStack {
 // Called once when the library is loaded.
 void ScopesLoad();
 
-// Of the calling thread. Nothing where this process is not recorded.
+// Of the calling thread. Nothing if this process is not recorded.
 void ScopePush(uint64_t domain, const char* name, size_t size_bytes);
 void ScopePop(uint64_t domain);
 

@@ -187,7 +187,7 @@ void ClaimDirectory() {
     g_config.session[0] = '\0';
 }
 
-// What was lost without a file goes to the launcher's, where there is one. False where there is
+// What was lost without a file goes to the launcher's, where there is one. False if there is
 // none.
 bool TellLauncher(format::Loss loss, uint64_t count) {
   char path[kMaxPathBytes];

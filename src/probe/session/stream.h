@@ -71,10 +71,10 @@ class StreamPool {
 // A whole stack that the reader knows.
 struct KnownStack {
   uint64_t hash;
-  // Address of the innermost torch.nn.Module that runs, 0 where none does; kSetUp bits beside it.
+  // Address of the innermost torch.nn.Module that runs, 0 if none does; kSetUp bits beside it.
   uintptr_t module;
   uint32_t id;
-  // TorchSet::taken_out() + 1 when that module had its name; stays 0 where a module is moved, so
+  // TorchSet::taken_out() + 1 when that module had its name; stays 0 if a module is moved, so
   // that each event says so.
   uint32_t modules_seen;
 };
@@ -131,7 +131,7 @@ class Stream {
   // Known codes and stack nodes; reset (and counted) when full.
   InternTable<4096>& codes() { return codes_; }
   InternTable<32768>& nodes() { return nodes_; }
-  // Whole stacks by their hash, which is not 0; null where it is not known.
+  // Whole stacks by their hash, which is not 0; null if it is not known.
   VRAMSCOPE_ALWAYS_INLINE KnownStack* FindStack(uint64_t hash) { return stacks_.Find(hash); }
   KnownStack* KeepStack(uint64_t hash, uint32_t id, uintptr_t module);
   NativeStackCache& known_walks() { return known_walks_; }

@@ -69,7 +69,7 @@ class OrderedTable {
   static_assert((kCapacity & (kCapacity - 1)) == 0);
 
  public:
-  // Null where there is none.
+  // Null if there is none.
   VRAMSCOPE_ALWAYS_INLINE Entry* Find(uint64_t key) {
     Entry* const last = &entries_[last_];
     if (VRAMSCOPE_LIKELY(last[1].*kKey == key)) {
@@ -79,7 +79,7 @@ class OrderedTable {
     return last->*kKey == key ? last : Search(key);
   }
 
-  // A new one, all zeros but for its key, which no other has. Null where the table is full.
+  // A new one, all zeros but for its key, which no other has. Null if the table is full.
   Entry* Add(uint64_t key) {
     if (size_ == kCapacity)
       return nullptr;

@@ -42,7 +42,7 @@ class LiveFile {
   char path_[4096] = {};
 };
 
-// Counts in FileHeader::lost_by_others of the launcher's file at `path`. False where that is none.
+// Counts in FileHeader::lost_by_others of the launcher's file at `path`. False if that is none.
 // It needs no room: the page is there.
 bool CountLossOfAnother(const char* path, format::Loss loss, uint64_t count);
 

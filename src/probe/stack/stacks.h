@@ -11,8 +11,8 @@ class Stream;
 struct KnownStack;
 
 struct PythonStack {
-  uint32_t id;        // in the stream, 0 where the thread runs no Python
-  KnownStack* known;  // the stream's entry; null where it has none
+  uint32_t id;        // in the stream, 0 if the thread runs no Python
+  KnownStack* known;  // the stream's entry; null if it has none
 };
 
 // The calling thread's Python stack. Takes no GIL and no lock, allocates nothing; about 15 ns and

@@ -36,9 +36,9 @@ class GpuMonitor {
   };
   virtual ~GpuMonitor() = default;
   virtual const std::vector<Gpu>& gpus() const = 0;
-  // `gpu` is a position in gpus(). Nothing where NVML could not answer.
+  // `gpu` is a position in gpus(). Nothing if NVML could not answer.
   virtual std::optional<NvmlMemory> ReadMemory(size_t gpu) = 0;
-  // Replaces *processes by those that NVML lists with a figure. False where NVML could not answer.
+  // Replaces *processes by those that NVML lists with a figure. False if NVML could not answer.
   virtual bool ReadProcesses(size_t gpu, std::vector<NvmlProcess>* processes) = 0;
 };
 
@@ -54,7 +54,7 @@ class Nvml : public GpuMonitor {
   std::optional<NvmlMemory> ReadMemory(size_t gpu) override;
   bool ReadProcesses(size_t gpu, std::vector<NvmlProcess>* processes) override;
 
-  // As in "580.65.06"; "" where NVML does not say.
+  // As in "580.65.06"; "" if NVML does not say.
   std::string DriverVersion();
 
  private:

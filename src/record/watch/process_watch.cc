@@ -68,7 +68,7 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return children;
 }
 
-// Why the process is not recorded, "" where it is, nothing where that cannot be said now.
+// Why the process is not recorded, "" if it is, nothing if that cannot be said now.
 std::optional<std::string> WhyUnrecorded(pid_t pid,
                                          const std::string& live_directory,
                                          const std::vector<std::string>& sessions) {

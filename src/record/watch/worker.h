@@ -27,15 +27,15 @@ class Worker {
   // The same for work that has already been stopped in another way.
   void Join() noexcept;
   bool IsStarted() const { return thread_.joinable(); }
-  // Why it could not begin or ended early; "" where neither is so. After Join().
+  // Why it could not begin or ended early; "" if neither is so. After Join().
   const std::string& failure() const { return failure_; }
 
-  // By the work: waits that long, or until it is to end. False where it is.
+  // By the work: waits that long, or until it is to end. False if it is.
   bool Rest(std::chrono::nanoseconds pause);
   // Ends the rest, with true, or the next one.
   void Wake();
   bool RestUntil(std::chrono::steady_clock::time_point time);
-  // True where the work is to end: for what it is in the middle of.
+  // True if the work is to end: for what it is in the middle of.
   const std::atomic<bool>& stop() const { return stop_; }
 
  private:

@@ -28,7 +28,7 @@ namespace {
 using Token = util::JsonReader::Token;
 
 // A value of any kind as text: strings as they are, arrays and objects by what is in them, joined
-// by spaces. False where the input ends first.
+// by spaces. False if the input ends first.
 bool ReadAsText(util::JsonReader* json, Token token, std::string* out) {
   if (token == Token::kString || token == Token::kNumber || token == Token::kWord) {
     out->append(json->text());

@@ -31,7 +31,7 @@ struct SessionJson {
 SessionJson ParseSessionJson(std::string_view text);
 
 // Why no file that the recording in `directory` names (programs, sources) may be read: its names
-// are anybody's, unless this user recorded it, on this machine. "" where it is so.
+// are anybody's, unless this user recorded it, on this machine. "" if it is so.
 std::string WhyNamedFilesAreNotRead(const std::string& directory,
                                     const SessionJson& session,
                                     std::span<const std::string> live_files);
@@ -43,7 +43,7 @@ class LiveDirectory {
   // Waits for the lock. Where the file system has no locks nothing is waited for.
   explicit LiveDirectory(const std::string& path);
 
-  // False where the path leads to another directory by now, or nowhere: the recording was finished.
+  // False if the path leads to another directory by now, or nowhere: the recording was finished.
   bool IsAtItsPath() const;
   // The lock lasts until the result is closed.
   util::UniqueFd TakeLock() { return std::move(fd_); }
@@ -68,7 +68,7 @@ void AddMissing(const std::set<std::string>& missing, SessionJson* session, Loss
 // Counts the processes that could not make a file in the directory (format::kUnrecordedExtension).
 void AddUnrecorded(const std::string& directory, SessionJson* session, LossCounter* losses);
 
-// Size of a file, nothing where there is none.
+// Size of a file, nothing if there is none.
 std::optional<uint64_t> SizeOf(const std::string& path);
 
 }  // namespace vramscope::trace

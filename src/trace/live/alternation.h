@@ -33,7 +33,7 @@ class AlternationRepair {
 
   void Emit(size_t count);
   void Check(size_t at);
-  // Index of the event that belongs before or after `at` by alternation; 0 where there is none.
+  // Index of the event that belongs before or after `at` by alternation; 0 if there is none.
   size_t FindCounterpart(size_t at) const;
 
   const Trace::EventSink& sink_;

@@ -426,7 +426,7 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
   if (session_.name.empty())
     session_.name = Basename(path);
 
-  // Files are sorted: the first process's file, or where there is none the launcher's.
+  // Files are sorted: the first process's file, or if there is none the launcher's.
   const auto first = std::find_if(files_.begin(), files_.end(),
                                   [](const LiveFile& file) { return !file.is_launcher(); });
   const LiveFile& first_file = first != files_.end() ? *first : files_.front();

@@ -63,7 +63,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
   StackId Python(uint64_t local) { return Stack(ids_.python_stacks, local); }
   StackId Native(uint64_t local) { return Stack(ids_.native_stacks, local); }
-  // Null where no device can have that number.
+  // Null if no device can have that number.
   LocalDevice* AddDevice(int64_t local) {
     auto& devices = owner_.scan_.devices;
     if (const auto known = devices.find(local); known != devices.end())

@@ -133,7 +133,7 @@ struct FileScan {
   std::vector<SampledProcess> sampled;
   std::map<uint32_t, uint64_t> listed;  // by pid: ticks at which NVML last had a figure of it
   uint64_t event_count = 0;
-  uint64_t last_ticks = 0;  // of the latest event; the header's start where there is none
+  uint64_t last_ticks = 0;  // of the latest event; the header's start if there is none
   std::optional<uint64_t> past_ticks;  // where a ring's history begins
 };
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxTexts = 4096;
 // How often each id is used in a chunk.
 class UseCounter {
  public:
-  // False where it cannot be counted here.
+  // False if it cannot be counted here.
   bool Add(uint64_t id) {
     if (id >= counts_.size()) {
       if (id > kMaxId)

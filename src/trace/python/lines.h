@@ -21,7 +21,7 @@ class PythonLineTable {
   // A damaged or cut table answers for what it still covers.
   PythonLineTable(format::LineTableKind kind, uint32_t first_line, std::span<const uint8_t> table);
 
-  // The line of the instruction at `byte_offset` of the bytecode; 0 where it has none. Without a
+  // The line of the instruction at `byte_offset` of the bytecode; 0 if it has none. Without a
   // table, the code's first line.
   uint32_t LineAt(uint64_t byte_offset) const;
 

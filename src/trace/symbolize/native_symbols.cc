@@ -116,7 +116,7 @@ class NativeSymbols::Binary {
            std::memcmp(bits, expected.data(), expected.size()) == 0;
   }
 
-  // Bytes of instructions from `address` to the end of its section; 0 where it holds none: _end,
+  // Bytes of instructions from `address` to the end of its section; 0 if it holds none: _end,
   // _edata and the like are not functions.
   static uint64_t CodeBytesFrom(Elf* elf, GElf_Word section, uint64_t address) {
     if (section == SHN_UNDEF || section >= SHN_LORESERVE)

@@ -26,7 +26,7 @@ class NativeSymbols {
   NativeSymbols& operator=(const NativeSymbols&) = delete;
 
   // The symbol at `address` (as the binary was linked, not as it was loaded) of the binary at
-  // `path`. Nothing where its build id is not `build_id` any more; an empty id is not compared.
+  // `path`. Nothing if its build id is not `build_id` any more; an empty id is not compared.
   Symbol Find(const std::string& path, const std::string& build_id, uint64_t address);
 
  private:

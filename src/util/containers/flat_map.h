@@ -48,7 +48,7 @@ class FlatMap {
     return slots_[at].index;
   }
 
-  // Removes the key and returns its index, or kNone where there was none.
+  // Removes the key and returns its index, or kNone if there was none.
   uint32_t Erase(uint64_t key) {
     size_t hole = Home(key);
     for (;; hole = Next(hole)) {

@@ -132,7 +132,7 @@ void NoteBlock(int device, const void* block, int64_t size) {
   PutIntoTable(g_list.count++);
 }
 
-// Its size; 0 where it is from before the watch.
+// Its size; 0 if it is from before the watch.
 int64_t ForgetBlock(int device, const void* block) {
   const ListLock lock;
   if (!lock || g_list.blocks == nullptr)

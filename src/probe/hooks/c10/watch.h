@@ -58,7 +58,7 @@ void WatchNothing();
 // Blocks that were given out since the watch began and are live have numbers, in the order in which
 // they came.
 uint64_t WatchedSerial();  // of the next block
-// Calls `visit` with each of them from that number on; false where blocks are missing, because
+// Calls `visit` with each of them from that number on; false if blocks are missing, because
 // there were too many.
 struct LiveBlock {
   uintptr_t address;

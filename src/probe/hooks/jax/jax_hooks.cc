@@ -106,7 +106,7 @@ void AwaitReportWithoutGil() {
   g_api.PyEval_RestoreThread(thread);
 }
 
-// False where an error is set.
+// False if an error is set.
 bool Observe(Object message) {
   size_t size = 0;
   const char* const text = g_api.Text(message, &size);

@@ -63,7 +63,7 @@ struct MyCalls {
 constinit VRAMSCOPE_TLS MyCalls t_calls{};
 constinit uint32_t g_generation = 1;
 
-// This thread's calls, at least one; nullptr where there is none.
+// This thread's calls, at least one; nullptr if there is none.
 VRAMSCOPE_ALWAYS_INLINE Thread* Mine() {
   return t_calls.generation == g_generation ? t_calls.thread : nullptr;
 }
@@ -149,7 +149,7 @@ void OpenNewLine(Thread* thread, Call* call, int32_t line) {
   MarkLine(thread, call, line);
 }
 
-// Calls the sampler; false where it left an exception for the program.
+// Calls the sampler; false if it left an exception for the program.
 bool Sample(Object sampler, int32_t id, int32_t line) {
   const Owned own(g_api.PyLong_FromLong(id)), number(g_api.PyLong_FromLong(line));
   const Owned result(g_api.PyObject_CallFunctionObjArgs(sampler, own.get(), number.get(), nullptr));

@@ -68,7 +68,7 @@ int32_t AddFunction(Object code, int32_t first_line, int32_t line_count, int32_t
 void RemoveFunction(int32_t id);
 void ClearFunction(int32_t id);
 
-// The first function of that code object, -1 where there is none.
+// The first function of that code object, -1 if there is none.
 int32_t FirstFunction(Object code);
 
 // A new dict of builtin functions; null with an exception set, or where Python lacks something
@@ -78,7 +78,7 @@ void* LineProfilerFunctions();
 // The calls of profiled functions that are under way. Each line is open from its first instruction
 // to the next line's, or to the function's end; what it calls is in it. All with the GIL.
 
-// If an event has the code object alone (sys.monitoring), `frame` is null. False where a sampler
+// If an event has the code object alone (sys.monitoring), `frame` is null. False if a sampler
 // left an exception that the program is to have (Ctrl-C).
 void EnterFunction(Object code, Object frame, int32_t line, bool is_resumed);
 bool EnterLine(Object code, int32_t line);

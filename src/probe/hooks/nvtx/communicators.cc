@@ -19,7 +19,7 @@ constexpr const char* kFieldNames[kFields] = {"NCCL communicator ID", "No. of ra
 constexpr uint64_t kFieldTypes[kFields] = {kEntryUint64, kEntryInt, kEntryInt, kEntryInt};
 constexpr size_t kFieldSizes[kFields] = {sizeof(uint64_t), sizeof(int), sizeof(int), sizeof(int)};
 
-// A shape is the offset of each field plus 1, 0 where there is none, in one word: it is known whole
+// A shape is the offset of each field plus 1, 0 if there is none, in one word: it is known whole
 // or not at all.
 constexpr unsigned kOffsetBits = 16;
 constexpr uint64_t kLargestOffset = 4000;

@@ -10,7 +10,7 @@
 // NVTX_INJECTION64_PATH, unless another tool is named there.
 namespace vramscope::probe::nvtx {
 
-// Puts our functions into the tables of one NVTX instance. False where they cannot be found.
+// Puts our functions into the tables of one NVTX instance. False if they cannot be found.
 bool FillTables(GetExportTable get_export_table);
 
 // The same for its payload extension.
@@ -29,7 +29,7 @@ struct Registered {
 // The one for that text; nullptr if the table is full. Lock-free.
 const Registered* Register(const char* text, size_t size_bytes);
 
-// The same for a handle that a program gave; nullptr where it is none of ours.
+// The same for a handle that a program gave; nullptr if it is none of ours.
 const Registered* FromHandle(const void* handle);
 
 // ---- communicators
@@ -46,7 +46,7 @@ void NoteSchema(const SchemaAttributes* schema);
 
 // A range of NCCL's, by its attributes and its name.
 void BeginRange(const EventAttributes* attributes, const char* name, size_t size_bytes);
-// `payloads`: null where it says no more than it said at its begin.
+// `payloads`: null if it says no more than it said at its begin.
 void EndRange(const PayloadData* payloads, size_t count);
 
 }  // namespace vramscope::probe::nvtx

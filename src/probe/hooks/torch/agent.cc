@@ -171,7 +171,7 @@ bool IsOfProgram() {
   return entered;
 }
 
-// Calls one of the agent's functions; `argument` may be null. False where an exception of the
+// Calls one of the agent's functions; `argument` may be null. False if an exception of the
 // program's is set.
 bool CallAgent(Object function, Object argument, Outcome* outcome) {
   *outcome = Outcome::kFailed;

@@ -11,7 +11,7 @@
 namespace vramscope::probe {
 
 // Tells the agent of tensors that no known module has, a list; it looks for their modules. False
-// where it did not run: it has only just done so, or another thread is in it. `*interrupted` is set
+// if it did not run: it has only just done so, or another thread is in it. `*interrupted` is set
 // where an exception of the program's (a signal handler's) is left to be passed on.
 bool AgentSearch(Object tensors, bool* interrupted);
 

@@ -156,7 +156,7 @@ Object Running(Object, Object) {
   return ModulesByThread<RunningModules>();
 }
 
-// in_set_up(): the modules that are being built or moved. None where no such look is due.
+// in_set_up(): the modules that are being built or moved. None if no such look is due.
 Object InSetUp(Object, Object) {
   if (g_torch.names.load(std::memory_order_relaxed) != TorchNames::kBuilding)
     return g_api.None();
@@ -378,7 +378,7 @@ Object NotePart(Object, Object const* values, ptrdiff_t count) {
   return g_api.None();
 }
 
-// elements_of(tensor): 0 where that is not known.
+// elements_of(tensor): 0 if that is not known.
 Object ElementsOfTensor(Object, Object tensor) {
   const uintptr_t impl = TensorImplOf(tensor);
   return g_api.PyLong_FromLong(impl == 0 ? 0 : static_cast<long>(ElementsOf(impl)));
@@ -426,7 +426,7 @@ Object HasName(Object, Object tensor) {
 }
 
 // Whether this thread has functorch's state, without which no transform (vmap, grad) is under way.
-// peek_interpreter_stack makes one where there is none, and from then on each node of the graph
+// peek_interpreter_stack makes one if there is none, and from then on each node of the graph
 // copies it: 250,000 instructions a step of a 48-layer MLP. at::functorch::functorchTLSAccessor()
 // makes nothing; what it refers to is a smart pointer, whose first word is the state's address.
 Object MayTransform(Object, Object) {

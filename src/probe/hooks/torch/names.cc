@@ -30,7 +30,7 @@ class Table {
     return entries_ != nullptr;
   }
   Entry* Find(uint64_t key) { return entries_->Find(key); }
-  // Null where it is full: the caller clears it.
+  // Null if it is full: the caller clears it.
   Entry* Add(uint64_t key) { return entries_->Add(key); }
   void Clear() {
     if (entries_ != nullptr)

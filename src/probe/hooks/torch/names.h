@@ -20,7 +20,7 @@ struct Storage {
   uintptr_t tensor;     // the TensorImpl that it was found by
 };
 
-// The part of its storage that a tensor has, in bytes. All 0 where it has all of it, or where that
+// The part of its storage that a tensor has, in bytes. All 0 if it has all of it, or where that
 // is not known.
 struct Part {
   uint64_t offset;
@@ -29,7 +29,7 @@ struct Part {
 
 // `samples`: a list of tuples (tensor, TensorImpl, StorageImpl, data, bytes, TensorImpl of its
 // gradient or 0, device type), the numbers as PyTorch itself says them. `classes`: the class that
-// all tensors have, then the two that nearly all have. False where the fields are not found; then
+// all tensors have, then the two that nearly all have. False if the fields are not found; then
 // nothing below does anything.
 bool CalibrateTensors(Object samples, Object classes);
 // The same for sparse tensors, after it: a list of two tuples (TensorImpl, StorageImpl of its
@@ -40,16 +40,16 @@ bool CalibrateSparse(Object samples);
 bool CalibrateParts(Object samples);
 bool TensorsKnown();
 
-// The TensorImpl of a Python tensor, 0 where the object is none.
+// The TensorImpl of a Python tensor, 0 if the object is none.
 uintptr_t TensorImplOf(Object tensor);
 // On the CPU: whether PyTorch's allocator gave it; otherwise it is a mapped file or foreign memory.
 bool IsOfAllocator(const Storage& storage);
-// Of a TensorImpl. False where it has no storage, or the storage no memory.
+// Of a TensorImpl. False if it has no storage, or the storage no memory.
 bool StorageOf(uintptr_t impl, Storage* storage);
 Part PartOf(const Storage& storage);
-// Of a TensorImpl; 0 where that is not known.
+// Of a TensorImpl; 0 if that is not known.
 uint64_t ElementsOf(uintptr_t impl);
-// Bytes of one element; 0 where that is not known.
+// Bytes of one element; 0 if that is not known.
 uint64_t ElementBytesOf(uintptr_t impl);
 
 // The tensor that has a distributed one's part of the memory (local() of agent.py), as a reference
@@ -72,7 +72,7 @@ Gradient GradientOf(uintptr_t impl);
 struct Parameter {
   uintptr_t impl;
   uintptr_t object;
-  uintptr_t owner;  // the root module that `name` is a path in, 0 where there is none
+  uintptr_t owner;  // the root module that `name` is a path in, 0 if there is none
   Object name;      // a str, one reference of it
   uintptr_t address;
   uint64_t size_bytes;
@@ -97,7 +97,7 @@ void NamesBeginWalk();
 
 // `size_bytes` where a tensor has all of its storage, else 0.
 uint64_t WholeBytesOf(const Storage& storage);
-// Null where it is not known.
+// Null if it is not known.
 Parameter* FindParameter(Object tensor, uintptr_t impl);
 // Names a parameter; `walk` false: the name is only valid until a walk finds a better one.
 Parameter* AddParameter(Object tensor,
@@ -131,7 +131,7 @@ void WriteGradient(Stream& stream, uint64_t now, uintptr_t impl, Parameter* para
 
 // The name's id in `stream`.
 uint32_t ParameterNameId(Stream& stream, Parameter* parameter);
-// Id in `stream` of a Python text, 0 where it is none.
+// Id in `stream` of a Python text, 0 if it is none.
 uint32_t InternText(Stream& stream, Object text);
 // A class's name without its module, and its id in `stream`.
 const char* TypeNameOf(Object object);

@@ -46,7 +46,7 @@ Object OptimizerGone(Object address, Object) {
 
 constinit PyMethodDef g_optimizer_gone = {"optimizer_gone", OptimizerGone, kMethO, nullptr};
 
-// Null where there are too many.
+// Null if there are too many.
 Optimizer* FindOptimizer(Object object) {
   const auto address = reinterpret_cast<uintptr_t>(object);
   Optimizer* free = nullptr;
@@ -108,7 +108,7 @@ bool IsUnknown(Object tensor) {
          (parameter->owner != 0 && parameter->address != storage.address);
 }
 
-// The parameters without a name where they are now, null where all have one.
+// The parameters without a name where they are now, null if all have one.
 Object Unknown(Object groups) {
   Object list = nullptr;
   ForEachParameter(groups, [&](Object tensor, ptrdiff_t, ptrdiff_t) {

@@ -16,7 +16,7 @@ constexpr uint32_t kStorageWords = 12;
 struct TensorLayout {
   uint32_t python_impl;      // THPVariable: its TensorImpl
   uint32_t impl_storage;     // TensorImpl: its StorageImpl
-  uint32_t impl_autograd;    // TensorImpl: its AutogradMeta, null where it needs none
+  uint32_t impl_autograd;    // TensorImpl: its AutogradMeta, null if it needs none
   uint32_t impl_python;      // TensorImpl: its Python object, bit 0 a flag; 0: not known
   uint32_t meta_gradient;    // AutogradMeta: the gradient's TensorImpl
   uint64_t sparse_class;     // the first word of every SparseTensorImpl; 0: not known

@@ -44,7 +44,7 @@ inline constexpr uint64_t kUnnumberedNode = (uint64_t{1} << 41) - 1;
 
 // The node that this thread evaluates, as far as it is known.
 struct AutogradNode {
-  uint64_t number;   // as BlockAlloc.sequence says it, 0 where not known
+  uint64_t number;   // as BlockAlloc.sequence says it, 0 if not known
   const void* type;  // tells nodes of different classes apart
 };
 

@@ -85,7 +85,7 @@ int WriteImage(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
-// Without the loader's list, whose lock a forked child may find held for ever. False where it
+// Without the loader's list, whose lock a forked child may find held for ever. False if it
 // cannot be done.
 bool DescribeBinariesOf(Stream& stream, const uintptr_t* pcs, size_t depth) {
   uint64_t begin = 1, end = 0;  // of the binary before

@@ -159,7 +159,7 @@ struct CodeModule {
   uint32_t header_count = 0;
   const uint8_t* eh_frame_hdr = nullptr;
 
-  // The readable segment of the file around `at`, empty where there is none.
+  // The readable segment of the file around `at`, empty if there is none.
   ByteRange SegmentAround(const uint8_t* at) const;
 };
 
@@ -191,7 +191,7 @@ struct CfiRules {
   bool is_signal_frame = false;
 };
 
-// The rules that hold at `pc`. False where the module has none for it, or they are damaged.
+// The rules that hold at `pc`. False if the module has none for it, or they are damaged.
 bool FindRules(const CodeModule& module, uintptr_t pc, CfiRules* rules);
 
 // ---- expressions
@@ -211,7 +211,7 @@ struct Registers {
 };
 
 // Computes a DWARF expression of call frame information: arithmetic on registers and words of the
-// stack. `first` is pushed before it begins, if it is not null. False where it does something else,
+// stack. `first` is pushed before it begins, if it is not null. False if it does something else,
 // needs what is not known, or reads outside of the stack.
 bool Evaluate(ByteRange expression,
               const Registers& registers,

@@ -163,7 +163,7 @@ class UnsureFrames {
   size_t from_ = SIZE_MAX;
 };
 
-// Follows rsp and rbp alone. False where that is not enough.
+// Follows rsp and rbp alone. False if that is not enough.
 template <class Log>
 VRAMSCOPE_ALWAYS_INLINE bool WalkByRows(const WalkStart& start,
                                         uintptr_t* pcs,

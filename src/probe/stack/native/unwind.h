@@ -64,7 +64,7 @@ VRAMSCOPE_ALWAYS_INLINE WalkStart WalkFromHere() {
 // Writes the return addresses from there on outwards, `capacity` at most.
 NativeWalk WalkNativeStack(const WalkStart& start, uintptr_t* pcs, size_t capacity);
 
-// The id that was kept for such a walk, 0 where there is none.
+// The id that was kept for such a walk, 0 if there is none.
 uint32_t FindKnownWalk(const NativeStackCache& known, const WalkStart& start);
 // Keeps it, where the same words on the stack will lead the same way.
 void KeepWalk(NativeStackCache* known, const WalkStart& start, uint32_t id);
@@ -87,7 +87,7 @@ void LoadModuleSearch();
 bool FindModule(uintptr_t pc, CodeModule* module);
 
 // The result of dl_iterate_phdr for that binary, by the same search: `info` has no headers if the
-// code is not from a file. False where only the loader's list can say.
+// code is not from a file. False if only the loader's list can say.
 bool DescribeModule(uintptr_t pc, dl_phdr_info* info);
 
 // Grows when FindModule() comes to a binary for the first time.

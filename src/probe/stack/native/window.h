@@ -38,7 +38,7 @@ class StackWindow {
     return stack_pointer - known.low < known.high - known.low ? known.high : 0;
   }
 
-  // The word at `address`. False where the stack is not, or cannot be read.
+  // The word at `address`. False if the stack is not, or cannot be read.
   VRAMSCOPE_ALWAYS_INLINE bool Read(uintptr_t address, uint64_t* value) {
     if (VRAMSCOPE_UNLIKELY(address - low_ >= span_) && !Probe(address))
       return false;

@@ -138,7 +138,7 @@ struct Arguments {
   Object operator[](ptrdiff_t n) const { return n < count ? values[n] : nullptr; }
 };
 
-// The n-th of a builtin's arguments, borrowed; null where there are fewer.
+// The n-th of a builtin's arguments, borrowed; null if there are fewer.
 inline Object Argument(Object arguments, ptrdiff_t n) {
   return n < g_api.PyTuple_Size(arguments) ? g_api.PyTuple_GetItem(arguments, n) : nullptr;
 }

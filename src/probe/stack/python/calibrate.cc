@@ -36,7 +36,7 @@ struct FirstApi {
   const char* code_type;  // PyCode_Type
   const void* runtime;    // _PyRuntime, may be null
 
-  // False where something is missing.
+  // False if something is missing.
   bool Load() {
     const auto get = [](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(

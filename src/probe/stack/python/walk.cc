@@ -29,7 +29,7 @@ VRAMSCOPE_NOINLINE bool IsModuleType(const char* type, std::atomic<uintptr_t>* s
   return is_module;
 }
 
-// What a frame got first, null where it takes nothing: there, what a call left behind may be found,
+// What a frame got first, null if it takes nothing: there, what a call left behind may be found,
 // and be gone.
 VRAMSCOPE_ALWAYS_INLINE uint64_t FirstArgument(const PythonLayout& layout,
                                                const char* frame,
@@ -66,7 +66,7 @@ struct PlainReader {
   }
 };
 
-// The module that a frame builds or moves, 0 where it does neither. Too slow for every event:
+// The module that a frame builds or moves, 0 if it does neither. Too slow for every event:
 // called for new stacks, and by code that holds the GIL.
 uintptr_t ModuleInSetUp(const PythonLayout& layout,
                         const char* frame,

@@ -15,7 +15,7 @@ inline constexpr uint32_t kCellContent = 16;  // PyCellObject.ob_ref
 struct RawPythonFrame {
   const char* code;      // the code object
   uint64_t instruction;  // as the frame holds it: pointer or index
-  uintptr_t object;      // the torch.nn.Module whose method this is, 0 where it is none
+  uintptr_t object;      // the torch.nn.Module whose method this is, 0 if it is none
 };
 
 // The stack of the calling thread, whose thread state that is.

@@ -45,7 +45,7 @@ bool NamesDriver(const char* file);
 void* OpenDriver(const char* file, int mode, const void* caller);
 
 // Opens the driver before a library that is linked with it and that will look for symbols in its
-// own dependencies first (RTLD_DEEPBIND). nullptr where the library is not linked with the driver.
+// own dependencies first (RTLD_DEEPBIND). nullptr if the library is not linked with the driver.
 void* OpenDriverFor(const char* library, const void* caller);
 
 // A driver that was loaded meanwhile, in the order of loading.
@@ -59,7 +59,7 @@ struct LoadedDriver {
 // since its last call, so it can be asked often. Takes the loader's lock.
 bool FindNewDriver(LoadedDriver* driver);
 
-// How many drivers are in link namespaces other than the probe's (dlmopen). 0 where the C library
+// How many drivers are in link namespaces other than the probe's (dlmopen). 0 if the C library
 // keeps no list of them (before glibc 2.35).
 size_t DriversInOtherNamespaces();
 
@@ -75,7 +75,7 @@ size_t DriversInOtherNamespaces();
 // relocations; pointers that were taken before the change stay what they are.
 class SymbolTable {
  public:
-  // The table of the library that contains `address`. False where there is none or where it has no
+  // The table of the library that contains `address`. False if there is none or where it has no
   // hash table.
   static bool OfAddress(const void* address, SymbolTable* table);
 

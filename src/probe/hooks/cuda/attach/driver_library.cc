@@ -44,7 +44,7 @@ bool Join(const char* directory, size_t directory_size, const char* file, char* 
 // The directories that the loader searches for an object, in order.
 class SearchPath {
  public:
-  // Of the object that holds `code`. False where the loader does not say.
+  // Of the object that holds `code`. False if the loader does not say.
   bool Read(const void* code) {
     Dl_info info{};
     link_map* map = nullptr;

@@ -42,7 +42,7 @@ bool IsToAskAgain(Requester requester, size_t size) {
   return true;
 }
 
-// False where there is none.
+// False if there is none.
 bool TakeFromHost(const Place& place, uint64_t begin, CUdeviceptr* address, size_t size) {
   uint64_t taken = 0;
   const CUdeviceptr host = TakeHostMemory(place, size, &taken);
@@ -109,7 +109,7 @@ CUresult Free(CUdeviceptr address) {
 }
 
 // The program gets the same attributes for an address of ours as for one of cuMemAlloc's. False
-// where that makes no difference.
+// if that makes no difference.
 bool Describe(CUpointer_attribute attribute,
               CUdeviceptr address,
               const HeldRange& range,

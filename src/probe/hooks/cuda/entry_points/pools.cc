@@ -53,7 +53,7 @@ constinit std::atomic<bool> g_may_shrink{false};
 constinit std::atomic<uint32_t> g_shrinking_calls{0};
 constinit EarliestPendingChange g_shrinking_since;
 
-// False where that was known. Looked at before it is written: the line stays shared between threads
+// False if that was known. Looked at before it is written: the line stays shared between threads
 // that allocate.
 bool NoteMayShrink() {
   if (g_may_shrink.load(std::memory_order_seq_cst))
@@ -151,7 +151,7 @@ void LeaveStale(PoolSlot* slot, uint64_t since) {
   NoteMayShrink();
 }
 
-// Asks once, as the one thread that has the slot, and gives it back. True where it must be asked
+// Asks once, as the one thread that has the slot, and gives it back. True if it must be asked
 // again: before the others knew that it may shrink, none of them read it after a call that made it.
 bool AskReserved(PoolSlot* slot, uint64_t since, bool others_may_change_it) {
   const uint64_t handle = slot->key();

@@ -101,7 +101,7 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  // False where the driver cannot, with the call that said so.
+  // False if the driver cannot, with the call that said so.
   bool Make(int32_t device, const CUmemAllocationProp& properties) {
     created_ = Did("cuMemCreate", Real<HookId::cuMemCreate>(), &handle_, bytes_, &properties, 0ull);
     if (!created_ || !Did("cuMemAddressReserve", Real<HookId::cuMemAddressReserve>(), &address_,

@@ -23,17 +23,17 @@ struct OverflowWrapper {
 };
 extern const OverflowWrapper kOverflowWrappers[];
 extern const size_t kOverflowWrapperCount;
-// nullptr where the entry point has none, or overflow is off.
+// nullptr if the entry point has none, or overflow is off.
 void* FindOverflowWrapper(const char* name);
 
 // Whether this process was started so.
 bool OverflowIsOn();
-// Before the driver is attached to. Nothing where it is off.
+// Before the driver is attached to. Nothing if it is off.
 void PrepareOverflow();
 
 // ---- what is held for the program
 
-// Memory of the host, of `size` bytes at least, at an address of the device's; 0 where there is
+// Memory of the host, of `size` bytes at least, at an address of the device's; 0 if there is
 // none: the bound is reached, or the driver cannot, which is noted. The calls that it makes are
 // estimated by readings: their page tables are the device's.
 CUdeviceptr TakeHostMemory(const Place& place, size_t size, uint64_t* taken_bytes);
@@ -44,7 +44,7 @@ struct HeldRange {
   int32_t device = 0;
   CUcontext context = nullptr;
 };
-// The one that the address lies in. False where it is not ours.
+// The one that the address lies in. False if it is not ours.
 bool FindHeld(CUdeviceptr address, HeldRange* range);
 // Whether one begins there.
 bool IsHeld(CUdeviceptr address);

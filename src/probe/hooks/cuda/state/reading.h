@@ -98,7 +98,7 @@ void ForgetFunctions();
 // ---- stream capture
 // Returns when no thread asks for the figure any more, or after a bounded while.
 void NoteCaptureBegin(CUstream stream, bool per_thread);
-// False where it was not known.
+// False if it was not known.
 bool NoteCaptureEnd(CUstream stream, bool per_thread);
 // Captures of a context that is gone never end. Without any context there is none.
 void ForgetCaptures(uint64_t context);

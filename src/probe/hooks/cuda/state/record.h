@@ -39,7 +39,7 @@ void NoteContextCreate(HookId api,
 // A view of the primary context: what is allocated under it is the primary one's, and stays when it
 // goes.
 void NoteGreenContext(CUcontext context);
-// The device that it was on, or kNoDevice where it was never seen.
+// The device that it was on, or kNoDevice if it was never seen.
 int32_t NoteContextDestroy(HookId api, const CallTimes& times, CUcontext context);
 // Whether some context of the device is known; kNoDevice: of any.
 bool HasContext(int32_t device);
@@ -115,7 +115,7 @@ void RecordShare(HookId api,
                  uint64_t handle,
                  uint64_t key);
 
-// The bytes of the allocation that an address lies in, 0 where the driver does not say.
+// The bytes of the allocation that an address lies in, 0 if the driver does not say.
 uint64_t FindSize(CUdeviceptr address);
 // Its begin, or the address itself.
 CUdeviceptr FindBase(CUdeviceptr address);
