@@ -7,10 +7,10 @@
 #include <x86intrin.h>
 #endif
 
-// Time stamps cheap enough for every allocation. Where the processor's time stamp counter is
-// invariant (same rate on all cores, never stopping) a stamp is that counter, "ticks"; elsewhere it
-// is CLOCK_MONOTONIC in nanoseconds. Readers convert ticks through (ticks, nanoseconds) pairs that
-// the writer leaves in the trace: see "Time" in docs/FORMAT.md.
+// Time stamps cheap enough for every allocation. If the processor's time stamp counter is invariant
+// (same rate on all cores, never stopping), a stamp is that counter, "ticks"; otherwise it is
+// CLOCK_MONOTONIC in nanoseconds. Readers convert ticks through (ticks, nanoseconds) pairs that the
+// writer leaves in the trace: see "Time" in docs/FORMAT.md.
 namespace vramscope::base {
 
 // CLOCK_MONOTONIC in nanoseconds: what Python calls time.monotonic_ns(). Safe in any thread.

@@ -92,7 +92,7 @@ uint64_t LessMargin(uint64_t free_bytes, uint64_t total_bytes) {
   return free_bytes > margin ? free_bytes - margin : 0;
 }
 
-// Of the line "KEY:   12345 kB", in bytes; 0 if there is none.
+// The value of the line "KEY:   12345 kB", in bytes; 0 if there is none.
 uint64_t ParseBytes(const char* text, const char* key) {
   const char* at = std::strstr(text, key);
   if (at == nullptr)

@@ -41,10 +41,10 @@ class MemoryGroups {
   size_t count_ = 0;
 };
 
-// Bytes of the machine's memory that may be taken for good without anybody's being killed for want
-// of it: what is available to the machine and within the limits of the process's control groups,
-// less a margin of each. Reads files of /proc and /sys, and nothing else; errno is the caller's to
-// keep. Tests pass another `root` than "/".
+// Bytes of the machine's memory that can be taken permanently without an out-of-memory kill: the
+// memory available to the machine and within the limits of the process's control groups, less a
+// margin of each. Reads files of /proc and /sys, and nothing else; errno is the caller's to keep.
+// Tests pass another `root` than "/".
 uint64_t HostMemoryHeadroomBytes(const MemoryGroups& groups, const char* root = "");
 
 }  // namespace vramscope::base

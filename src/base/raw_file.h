@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The few calls on files that the probe needs, by their system call numbers: the C library's own
-// functions are cancellation points, at which a thread that the program cancels would end inside of
-// us. Errors are in errno.
+// The few calls on files that the probe needs, by their system call numbers. The C library's own
+// functions are cancellation points: a thread that the program cancels would end inside the probe.
+// Errors are in errno.
 namespace vramscope::base {
 
 inline void CloseFile(int fd) {

@@ -14,7 +14,7 @@ namespace vramscope::cli {
 
 enum class CheckpointState : int { kRunning = 0, kLocked = 1, kCheckpointed = 2, kFailed = 3 };
 
-// What a call of the driver said.
+// The result of a driver call.
 struct DriverAnswer {
   int code = 0;
   bool ok() const { return code == 0; }

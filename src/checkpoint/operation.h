@@ -30,12 +30,12 @@ struct GpuFigure {
   uint64_t free_bytes = 0;
 };
 
-// One a GPU, in NVML's order. Empty without NVML.
+// One entry a GPU, in NVML's order. Empty without NVML.
 std::vector<GpuFigure> ReadFigures(GpuMonitor* monitor, pid_t pid);
 
 // Whether NVML lists the process on any GPU.
 bool IsListed(const std::vector<GpuFigure>& figures);
-// Of the process; 0 if it is not listed.
+// All GPUs together; 0 if the process is not listed.
 uint64_t ProcessBytes(const std::vector<GpuFigure>& figures);
 
 struct FreedOnGpu {
@@ -44,13 +44,13 @@ struct FreedOnGpu {
   std::string name;
   uint64_t bytes = 0;
 };
-// What the process freed between the two, without GPUs that have nothing. By its own figures if
-// NVML has them, otherwise by the devices'.
+// The bytes that the process freed between the two, on GPUs where it freed any. By its own figures
+// if NVML has them, otherwise by the devices'.
 std::vector<FreedOnGpu> FreedBetween(const std::vector<GpuFigure>& before,
                                      const std::vector<GpuFigure>& after);
 
-// What `yield` and `resume` share: their start, long calls with a line that shows how far they are,
-// and notes of them in the recording.
+// Shared by `yield` and `resume`: their start, long calls with a progress line, and their notes in
+// the recording.
 
 // The tools that `yield` and `resume` use to inspect a process and move its memory.
 struct Access {
@@ -105,7 +105,7 @@ std::string FailedText(const Target& target);
 // For Ctrl-C while the driver moves memory.
 void NoteUnstoppable(const Target& target);
 
-// Of a process's number, as a person writes it; "" if it is one. For CLI11.
+// Checks a process id that a person typed; "" if it is one. For CLI11.
 std::string CheckPid(const std::string& text);
 
 // For people, or as JSON for the Python package. False if it cannot be written.

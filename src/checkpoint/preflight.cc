@@ -64,7 +64,7 @@ std::optional<uint64_t> Number(std::string_view text) {
   return failed == std::errc() && end != text.data() ? std::optional(value) : std::nullopt;
 }
 
-// Of the line that begins with `key`.
+// The number in the line that begins with `key`.
 std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view key) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -75,7 +75,7 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view key)
   return std::nullopt;
 }
 
-// What the driver takes beside the contents of the device.
+// The driver needs this much besides the contents of the device.
 constexpr uint64_t kHostMarginBytes = uint64_t{256} << 20;
 
 std::string Describe(const resolve::Immovable& entry) {
@@ -112,7 +112,7 @@ std::string LiveDirectoryOfMaps(const std::string& maps) {
     const std::string_view line(maps.data() + begin, end - begin);
     begin = end + 1;
     const size_t path = line.find('/');
-    // One that was finished ends in " (deleted)".
+    // The path of a finished recording ends in " (deleted)".
     if (path == line.npos || !line.ends_with(kLiveExtension))
       continue;
     return std::string(line.substr(path, line.rfind('/') - path));

@@ -41,7 +41,7 @@ struct HostMemory {
 // leave. Swap does not count. Tests pass another `root` than "/".
 HostMemory FreeHostMemory(pid_t pid, const std::string& root = "");
 
-// What can be known before the driver is asked to move a process's memory, and would break it.
+// Checks before the driver is asked to move a process's memory.
 
 // "64.0 MiB of managed memory (2 allocations), 1 multicast object (NCCL_NVLS_ENABLE=0 avoids it)";
 // "" if all moves.

@@ -42,7 +42,7 @@ struct Locked {
   std::string why;
 };
 
-// Those of this user that other users cannot enter.
+// The directories of this user that other users cannot enter.
 std::vector<util::OwnedDirectory> FindDirectories(const std::vector<std::string>& shared) {
   std::vector<util::OwnedDirectory> found;
   for (const std::string& folder : shared) {
@@ -192,8 +192,8 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(pid_t pid,
     if (locked.file.ok()) {
       std::unique_ptr<StateFile> file(
           new StateFile(std::move(*place), std::move(locked.file), name));
-      // Another vramscope may have made one too, in a directory of its own. One of the two at
-      // least sees both, and gives way: its file is empty, and goes.
+      // Another vramscope may have made one too, in a directory of its own. At least one of the two
+      // sees both, and gives way: its file is empty and is removed.
       size_t count = 0;
       for (const util::OwnedDirectory& directory : FindDirectories(shared))
         count += directory.Has(name) ? 1 : 0;

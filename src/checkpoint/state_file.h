@@ -12,10 +12,10 @@
 #include "util/owned_file.h"
 #include "util/status.h"
 
-// What `resume` needs about a process whose device memory `yield` took. It is in a directory that
-// only this user can enter, and holds without the recording. The directory has a random name in a
-// folder that all users share, so other users cannot take the name. Its owner and mode identify it
-// in every session of the user, whatever the environment.
+// The facts that `resume` needs about a process whose device memory `yield` took. It is in a
+// directory that only this user can enter, and holds without the recording. The directory has a
+// random name in a folder that all users share, so other users cannot take the name. Its owner and
+// mode identify it in every session of the user, whatever the environment.
 namespace vramscope::cli {
 
 struct YieldedDevice {
@@ -48,7 +48,7 @@ class StateFile {
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
 
-  // What is in it; nothing if that is of another process with this number, or damaged.
+  // Its content; none if it is damaged or belongs to another process with this number.
   std::optional<YieldState> Read(uint64_t start_ticks) const;
   util::Status Save(const YieldState& state);
   // Removes the directory too where it becomes empty.

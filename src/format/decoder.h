@@ -11,7 +11,7 @@
 
 namespace vramscope::format {
 
-// One record as it lies in a chunk.
+// One record as it is stored in a chunk.
 struct RawRecord {
   uint8_t type = 0;
   const uint8_t* payload = nullptr;

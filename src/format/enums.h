@@ -43,7 +43,7 @@ enum class RecordingState : uint8_t { kPaused = 0, kRecording = 1, kStopped = 2 
 
 enum class TeardownKind : uint8_t { kPythonFinalisation = 0, kExit = 1, kMainReturned = 2 };
 
-// What a Name record describes about the memory at an address.
+// The meaning of a Name record for the memory at an address.
 enum class NameKind : uint8_t {
   kTag = 0,  // the program's own name for an allocation or block
   kParameter = 1,
@@ -57,7 +57,7 @@ enum class NameKind : uint8_t {
 
 enum class PoolKind : uint8_t { kCreated = 0, kDefault = 1, kImported = 2 };
 
-// What a Prior record describes.
+// The kind of thing that a Prior record describes.
 enum class PriorKind : uint8_t {
   kSegment = 0,  // what a caching allocator holds, at an address
   kBlock = 1,    // what it has given out of such a segment

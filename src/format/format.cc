@@ -34,7 +34,7 @@ uint32_t HeaderChecksum(const uint8_t* header) {
     size_t begin;
     size_t end;
   };
-  // What lies between changes while the file grows.
+  // The fields between these ranges change while the file grows.
   static constexpr Range kFixed[] = {
       {offsetof(FileHeader, major), offsetof(FileHeader, flags)},
       {offsetof(FileHeader, pid), offsetof(FileHeader, crc32c)},

@@ -21,9 +21,9 @@
 // each chunk, so a damaged chunk harms no other, except for the ids that it defined.
 //
 // Checksums, from minor version 3 on: `seal` covers the records up to some KiB, at most
-// kSealEveryBytes and a record behind the committed ones; `head` covers the chunk's header, and the
-// file header's crc32c what does not change in it. Everything in here that a reader takes on trust
-// is said twice or summed up, but for the last records of a thread that was killed.
+// kSealEveryBytes and a record less than the committed ones. `head` covers the chunk's header, and
+// the file header's crc32c covers its constant fields. Everything in here that a reader takes on
+// trust is said twice or summed up, but for the last records of a thread that was killed.
 namespace vramscope::format {
 
 inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
@@ -54,7 +54,7 @@ inline constexpr char kSessionFile[] = "session.json";
 inline constexpr char kManifestFile[] = "manifest";
 inline constexpr char kManifestStart[] = "vramscope manifest 1\n";
 
-// What a ring keeps of the past of PID.T.vrl, in the same directory and the same format.
+// The part of PID.T.vrl's past that a ring keeps, in the same directory and the same format.
 inline constexpr char kPastExtension[] = ".past";
 // The cells of a notebook, written by the Python package (docs/FORMAT.md).
 inline constexpr char kCellsExtension[] = ".cells";

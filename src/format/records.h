@@ -6,8 +6,8 @@
 
 #include "format/enums.h"
 
-// One plain struct a record, made of records.def, each with its type and a Visit function that
-// names its fields in file order: encoder, decoder and dump are visitors.
+// One plain struct a record, made of records.def. Each has its type and a Visit function that names
+// its fields in file order: encoder, decoder and dump are visitors.
 namespace vramscope::format {
 
 // Bytes with another owner: the caller when encoding, the mapped chunk when decoding.
@@ -38,7 +38,7 @@ struct Bytes {
 #define VRAMSCOPE_UINT(field) visitor.Uint(#field, record.field);
 #define VRAMSCOPE_SINT(field) visitor.Sint(#field, record.field);
 #define VRAMSCOPE_BYTES(field) visitor.Blob(#field, record.field);
-// Of interest to what writes alone: a reader sees where a record ends.
+// Only writers need this: a reader sees where a record ends.
 #define VRAMSCOPE_TAIL(field)                                   \
   if constexpr (requires { Visitor::HasTail(record.field); }) { \
     if (!Visitor::HasTail(record.field))                        \

@@ -7,7 +7,7 @@
 
 #include "util/status.h"
 
-// What every command says on stderr, and the exit status that it ends with.
+// The messages of every command on stderr, and its exit status.
 namespace vramscope::cli {
 
 // Exit statuses of all commands except `run`, which returns its command's.

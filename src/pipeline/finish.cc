@@ -115,7 +115,7 @@ class Interruptible {
     g_exit_status = exit_status;
     for (size_t i = 0; i < kInterrupts.size(); ++i) {
       old_[i] = signal(kInterrupts[i], OnInterrupt);
-      // What nohup(1) has us ignore stays ignored.
+      // A signal that nohup(1) ignores stays ignored.
       if (old_[i] == SIG_IGN)
         signal(kInterrupts[i], SIG_IGN);
     }
@@ -170,7 +170,7 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   return page;
 }
 
-// In place of a report: problems that were not printed while the program ran.
+// Instead of a report: problems that were not printed while the program ran.
 void NoteTroubles(const std::string& path, size_t told) {
   const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
   if (!recording)

@@ -30,15 +30,15 @@ constexpr char kSessionStart[] = "{\n  \"version\"";
 constexpr std::chrono::milliseconds kLockStep{5};
 // The patience of a caller that only checks whether the lock is taken.
 constexpr std::chrono::milliseconds kLook{100};
-// Of a reader: the directory can be renamed meanwhile, but keeps its space.
+// The patience with a reader: the directory can be renamed meanwhile, but keeps its space.
 constexpr std::chrono::milliseconds kReading{1000};
 
 bool BeginsWith(std::span<const uint8_t> start, std::string_view text) {
   return start.size() >= text.size() && std::memcmp(start.data(), text.data(), text.size()) == 0;
 }
 
-// One that was cut off before its first page was written holds nothing: a full disk, or a kill. A
-// process that was killed while it wrote that page leaves the beginning of the magic.
+// A file whose first page was never written holds nothing: a full disk, or a kill. A process that
+// was killed while it wrote that page leaves the beginning of the magic.
 bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
   return size_bytes <= format::kPageBytes && size_bytes == start.size() &&
          std::all_of(start.begin(), start.end(), [](uint8_t byte) { return byte == 0; });
@@ -63,7 +63,7 @@ constexpr util::Content kManifestContent = {
     "a manifest of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
       return size_bytes == 0 || BeginsWith(start, format::kManifestStart);
     }};
-// What was being written when its process was killed: any of them.
+// A temporary file that a killed process left: any content.
 constexpr util::Content kUnfinishedContent = {
     "of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
       return kSessionContent.holds(start, size_bytes) || kLiveContent.holds(start, size_bytes) ||
@@ -72,8 +72,8 @@ constexpr util::Content kUnfinishedContent = {
 constexpr util::Content kEmptyContent = {
     "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
 
-// What the file of this name in a live directory must hold to be the recording's; nullptr for a
-// name that no recording has.
+// The content that identifies the file of this name as the recording's; nullptr for a name that no
+// recording has.
 const util::Content* ContentOf(const std::string& name) {
   if (name.ends_with(kLiveExtension) || name.ends_with(format::kPastExtension))
     return &kLiveContent;
@@ -101,7 +101,7 @@ bool LockWithin(int fd, std::chrono::milliseconds patience, bool* is_busy) {
   return true;
 }
 
-// What tells that files are missing goes last.
+// The file that shows missing files is removed last.
 void RemoveEntries(const util::OwnedDirectory& directory, bool gives_space_back) {
   std::vector<std::string> names = directory.Names();
   std::stable_partition(names.begin(), names.end(), [](const std::string& name) {
@@ -138,7 +138,7 @@ util::Status KeepOlder(const std::string& live, std::optional<util::OwnedDirecto
     (void)old->RemoveSelf();
     return {};
   }
-  // Of two that were not finished the later one is kept.
+  // Of two unfinished recordings the later one is kept.
   VRAMSCOPE_RETURN_IF_ERROR(RemoveOlder(live));
   const int error = old->MoveTo(OlderOf(live));
   if (error == 0)

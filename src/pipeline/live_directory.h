@@ -25,7 +25,7 @@ using format::kLauncherFile;
 // Its presence in a live directory ends what accompanies a recording without a launcher.
 inline constexpr char kStopFile[] = "stop";
 
-// What a recording may take the place of: another, or an empty file.
+// A recording may replace another recording or an empty file.
 inline constexpr util::Content kFinishedContent = {
     "a vramscope trace", [](std::span<const uint8_t> start, uint64_t size_bytes) {
       return size_bytes == 0 ||
@@ -100,7 +100,7 @@ util::Status WriteManifest(const util::OwnedDirectory& directory);
 // "x.vrl is a symbolic link". Otherwise "".
 std::string ForeignEntry(const util::OwnedDirectory& directory);
 
-// What a live file, or a past file, of this directory must hold to be the recording's.
+// The content that identifies a live file or a past file of this directory.
 const util::Content* LiveFileContent();
 
 // Deletes what a killed process was just writing for the directory.

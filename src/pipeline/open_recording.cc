@@ -98,7 +98,7 @@ util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string
   const std::string live = tables::LiveFormOf(path);
   if (!live.empty()) {
     auto recording = ResolveInPlace(path, live, options);
-    // Where it was finished meanwhile, the file is whole.
+    // If another process has finished it meanwhile, the file is whole.
     const bool is_finished = !recording && tables::LiveFormOf(path) != live;
     return is_finished ? tables::Open(OutputOf(live)) : std::move(recording);
   }
@@ -187,7 +187,7 @@ util::Result<query::RankReport> ReadRanks(const std::vector<std::string>& files,
   query::RankFold fold(histories ? StretchesOf(files.size()) : 0);
   std::vector<std::string> unread;
   for (const std::string& file : files) {
-    // One that is damaged says so, and the others are reported.
+    // A damaged recording gets an error of its own, and the others are reported.
     util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     const util::Status added = recording.ok() ? fold.Add(file, **recording) : recording.status();
     if (!added.ok())

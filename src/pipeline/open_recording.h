@@ -14,7 +14,7 @@
 #include "trace/trace.h"
 #include "util/status.h"
 
-// What the commands that read recordings share.
+// Functions that the commands on recordings share.
 namespace vramscope::cli {
 
 // Opens a finished recording, or resolves a live directory, with progress on a terminal. NAME.vram
@@ -86,9 +86,9 @@ struct OutOfMemoryReports {
   std::vector<std::string> lines;  // why the last was, and where the files are
 };
 
-// Saves why requests for memory were refused for good beside the recording NAME.vram at `path`: the
-// first ones and the last, as NAME.oom-1 and so on, in place of what an older run left there. If
-// the number of failures is at most `told`, the result has no lines and nothing is saved.
+// Saves why allocations failed, beside the recording NAME.vram at `path`: the first failures and
+// the last, as NAME.oom-1 and so on. Replaces the files of an older run. If the number of failures
+// is at most `told`, the result has no lines and nothing is saved.
 OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
                                           const std::string& path,
                                           const output::Style& style,

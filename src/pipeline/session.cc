@@ -229,8 +229,8 @@ trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions
   const base::ClockPair now = base::ReadClocks(base::HasInvariantTsc());
   options.until_ns = now.ns;
   options.until_ticks = now.ticks;
-  // What was under way then is written by the time that it is read, and an instant of the one clock
-  // is known to be before one of the other.
+  // After this pause all calls in progress have been written. It also makes sure that an instant of
+  // one clock comes before an instant of the other.
   std::this_thread::sleep_for(kSettles);
   return options;
 }

@@ -27,7 +27,7 @@ class Column {
   Column(const Column&) = delete;
   Column& operator=(const Column&) = delete;
 
-  // Of a column of that type. Signed numbers are their bits.
+  // For a column of that type. Signed numbers are their bits.
   void Number(uint64_t value) { numbers_.push_back(value); }
   void Number(int64_t value) { numbers_.push_back(static_cast<uint64_t>(value)); }
   void Text(std::string_view text) { codes_.push_back(CodeOf(text)); }
@@ -91,7 +91,7 @@ class Answer : public vramscope_answer {
   // Passes ownership to a caller that returns it with Unref().
   static const vramscope_answer* Release(std::unique_ptr<Answer> answer);
   static void Unref(const Answer* answer);
-  // Of one that was released: it stays until the last of all lets it go.
+  // Shares a released answer: it exists until the last owner releases it.
   static std::shared_ptr<const Answer> Share(const Answer* answer);
 
  private:
@@ -100,7 +100,7 @@ class Answer : public vramscope_answer {
   std::vector<const vramscope_table*> views_;
 };
 
-// What is asked and answered, as tables: docs/READER.md lists their columns.
+// Answers as tables: docs/READER.md lists their columns.
 
 using AnswerResult = util::Result<std::unique_ptr<Answer>>;
 

@@ -70,8 +70,8 @@ class Uncancelled {
 // Answers as streams of the Arrow C data interface. Numbers and the codes of texts are not copied:
 // an array points into the answer, and keeps it.
 
-// What a stream gives: an answer whose table at `table` is its next batch, all with columns of the
-// same names and types; null behind the last.
+// The source of a stream: an answer whose table at `table` is its next batch, all with columns of
+// the same names and types; null after the last.
 struct ArrowSource {
   std::shared_ptr<const Answer> schema;  // any answer with these columns
   size_t table = 0;

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Of what the program says; its error is one line at the end of it.
+// The limit for the program's output; its error is one line at the end of it.
 constexpr size_t kMaxSaidBytes = 64 * 1024;
 
 std::string ProgramBeside() {

@@ -18,9 +18,9 @@ struct OpenOptions {
 
 // Opens a finished recording, or a live directory, or the one beside a name that is not there.
 //
-// Events become tables in the program `vramscope`, which writes them to memory that has no name:
-// whose process this is should not pay with its own for what a recording costs to resolve or does
-// to a reader. (Nor can Debian's libdw.a be linked into a library.)
+// The program `vramscope` makes tables of events, and writes them to unnamed memory. So resolving a
+// recording costs the reading process no memory and cannot crash it. (Debian's libdw.a cannot be
+// linked into a library either.)
 util::Result<std::unique_ptr<tables::Recording>> Open(const std::string& path,
                                                       const OpenOptions& options);
 

@@ -49,7 +49,7 @@ void SetError(std::string_view text) {
   std::replace_if(t_error, t_error + size, is_control, ' ');
 }
 
-// What `work` returns; null if it throws.
+// The result of `work`; null if it throws.
 template <class Work>
 auto Guarded(const Work& work) noexcept -> decltype(work()) {
   const Uncancelled uncancelled;
@@ -66,7 +66,7 @@ auto Guarded(const Work& work) noexcept -> decltype(work()) {
   return nullptr;
 }
 
-// One line that drives no terminal, whatever a recording's names hold.
+// One line without control characters, whatever a recording's names contain.
 std::nullptr_t Refuse(std::string_view why) {
   SetError(util::OneLine(why.substr(0, sizeof t_error)));
   return nullptr;

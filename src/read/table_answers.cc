@@ -94,7 +94,7 @@ void AddNames(const tables::Tables& tables, Answer* answer) {
   add_table(std::vector<tables::AllocationRow>());
 }
 
-// What the numbers of these columns of `sites` mean.
+// The meaning of the numbers in these columns of `sites`.
 void AddWords(Answer* answer) {
   Table& table = answer->Add(kWords);
   Column& columns = table.Text("column");

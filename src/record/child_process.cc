@@ -78,7 +78,7 @@ Captured Collect(pid_t pid,
     result.ended = Clock::now() < deadline && !IsGivenUp(give_up);
     usleep(2000);
   }
-  // One that is given up for something better may take away what it has begun to write.
+  // A command that is given up may remove what it has begun to write.
   if (got != pid && IsGivenUp(give_up)) {
     kill(pid, SIGTERM);
     const Clock::time_point last = Clock::now() + kGraceAfterTerm;
@@ -337,7 +337,8 @@ void ChildProcess::Forward(const siginfo_t& info) {
   // unless it has left the group.
   if (info.si_code == SI_KERNEL && getpgid(pid_) == getpgrp())
     return;
-  // What the child itself sends to its group (a program that suspends itself) it has had too.
+  // A signal that the child itself sends to its group (a program that suspends itself) has reached
+  // it already.
   if (info.si_code <= 0 && info.si_pid == pid_)
     return;
   // A shell's `fg` continues the whole group as well.

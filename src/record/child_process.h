@@ -34,8 +34,8 @@ Captured RunCaptured(const std::vector<std::string>& command,
 // program does not come between two lines.
 void SayAtOnce(std::string_view text);
 
-// Runs `work` in a forked child, for what may hang or crash; its text is the output. To be called
-// while the process has one thread.
+// Runs `work` in a forked child, for what may hang or crash; its text is the output. The process
+// must have only one thread.
 Captured ForkCaptured(const std::function<std::string()>& work, std::chrono::milliseconds limit);
 
 // The recorded program, as a shell's child would be: same terminal, same process group, same signal
@@ -46,12 +46,11 @@ Captured ForkCaptured(const std::function<std::string()>& work, std::chrono::mil
 // passes on.
 class ChildProcess {
  public:
-  // To be called while the process has one thread.
-  // `own_signal` (0: none) is not passed on.
+  // The process must have only one thread. `own_signal` (0: none) is not passed on.
   static util::Result<std::unique_ptr<ChildProcess>> Fork(const std::string& path,
                                                           const std::vector<std::string>& command,
                                                           int own_signal = 0);
-  // Where Start() was not called the child ends without having executed anything.
+  // Without Start(), the child ends and has executed nothing.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

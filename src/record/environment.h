@@ -59,7 +59,7 @@ void RemoveProbeLink(const std::string& link);
 // missing. `gpu_count` is NVML's, -1 without NVML.
 bool HasCudaDriver(int gpu_count);
 
-// What can be known of a command before it is started.
+// Checks of a command before it is started.
 
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;

@@ -30,8 +30,8 @@ util::Result<std::unique_ptr<LiveFileWriter>> LiveFileWriter::Create(
     const std::vector<std::string>& command) {
   if (!file)
     return file.status();
-  // Held as long as the launcher lives: see LauncherIsAlive(). Where the file system knows no locks
-  // a second launcher is not noticed, nothing else.
+  // Held as long as the launcher lives: see LauncherIsAlive(). On a file system without locks a
+  // second launcher is not noticed.
   (void)flock(file->get(), LOCK_EX | LOCK_NB);
   std::unique_ptr<LiveFileWriter> writer(new LiveFileWriter(std::move(*file), command));
   // The page is whole from the start: what is beyond our part of it belongs to others.

@@ -13,7 +13,7 @@
 
 // The launcher's own live file, launcher.vrl. Same format as the probe's files (format/layout.h),
 // but written with pwrite(2): a few hundred records a second at most, and a full disk is then an
-// error code and not a SIGBUS. What was written survives SIGKILL of the launcher.
+// error code and not a SIGBUS. Written records survive SIGKILL of the launcher.
 namespace vramscope::cli {
 
 // Not thread-safe.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of the programs that MPI, Slurm or torchrun start, which one this is; "" if it is none.
+// This process's rank if MPI, Slurm or torchrun started it; otherwise "".
 std::string RankOfEnvironment() {
   for (const char* const name : format::kRankVariables) {
     const char* const value = getenv(name);
@@ -115,7 +115,7 @@ util::Status RecordingPlace::MakeSession(const SessionRecord& session) {
 
 util::Status RecordingPlace::PlaceSession() {
   util::Status status = PlaceLiveDirectory(&live_, LiveDirectoryOf(output_), &older_);
-  // Of a program's ranks the first has the name.
+  // The first of a program's ranks gets the name.
   if (!status.ok() && !has_rank_ && CheckOrTakeRank().ok() && has_rank_)
     status = PlaceLiveDirectory(&live_, LiveDirectoryOf(output_), &older_);
   if (!status.ok())

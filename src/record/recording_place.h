@@ -16,20 +16,20 @@
 
 namespace vramscope::cli {
 
-// Where a recording of the launcher is made: the name that it will have, the live directory beside
-// it, and the launcher's own live file in there.
+// The target of a recording: its name, the live directory beside it, and the launcher's own live
+// file in that directory.
 class RecordingPlace {
  public:
   RecordingPlace() = default;
-  // Where nothing came into it, a directory that it made is gone again.
+  // Removes a directory that it made and that stayed empty.
   ~RecordingPlace() { (void)elsewhere_.RemoveSelf(); }
   RecordingPlace(const RecordingPlace&) = delete;
   RecordingPlace& operator=(const RecordingPlace&) = delete;
 
-  // What -o says, or "". An error if it can be no recording.
+  // `output` is the value of -o, or "". An error if it can be no recording.
   util::Status Choose(const std::string& output);
-  // Makes directory and files. Without a chosen name it is that of the session and of `pid`. What
-  // appears at the output from here on is the program's.
+  // Makes directory and files. Without a chosen name it is that of the session and of `pid`. From
+  // here on the program may create files at the output.
   util::Status Open(const SessionRecord& session, pid_t pid);
   // There will be no recording.
   void Abandon();
@@ -42,8 +42,8 @@ class RecordingPlace {
   // Lines for the user about the target.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // Makes the finished recording, removes the live directory and reports. What goes wrong is said
-  // on stderr, with what to do; false then. `interrupted_status`: see FinishRecording().
+  // Makes the finished recording, removes the live directory and reports. Prints errors to stderr
+  // with what to do, and then returns false. `interrupted_status`: see FinishRecording().
   bool Finish(const ReportOptions& report, int interrupted_status);
 
  private:

@@ -12,7 +12,7 @@
 #include "format/enums.h"
 #include "tables/ids.h"
 
-// What a trace says: events in time order over tables of names.
+// The content of a trace: events in time order over tables of names.
 namespace vramscope::trace {
 
 // Index 0 of every table means "none" (the empty string, no stack, ...), except for processes and
@@ -27,8 +27,8 @@ using DeviceId = util::StrongId<struct DeviceTag, int16_t>;
 inline constexpr ProcessId kNoProcess{0xffff};
 inline constexpr DeviceId kNoDevice{-1};
 
-// What each record of format/records.def but the definitions says, under the record's own names:
-// BlockAlloc, BlockFree, AllocatorTotals and so on. Ids are the trace's; times are in the context.
+// One struct for each event record of format/records.def, with the record's name: BlockAlloc,
+// BlockFree, AllocatorTotals and so on. Ids are the trace's; times are in the context.
 #define VRAMSCOPE_EVENTS_ONLY
 #define VRAMSCOPE_RECORD(Name, id, doc) \
   struct Name {                         \
@@ -58,7 +58,8 @@ struct EventContext {
   int64_t end_ns = 0;
   StringId scope;  // path of the program's own scopes around it, "outer/inner"
   ThreadId thread;
-  // Which record it is made of: the stream, counted through all files, and the record there.
+  // The record that it was made of: the stream, counted through all files, and the record's number
+  // there.
   uint32_t record = 0;
   uint16_t source = 0;
   ProcessId process = kNoProcess;

@@ -91,7 +91,7 @@ struct SessionInfo {
   int64_t start_wall_ns = 0;  // CLOCK_REALTIME at start_ns
   uint64_t event_count = 0;   // 0 until ForEachEvent has run once
   uint64_t file_bytes = 0;
-  // Of a ring: from when on all is there. Before it only what lived at chosen instants is.
+  // For a ring: the start of its complete history. Before it only what lived at chosen instants is.
   std::optional<int64_t> history_ns = {};
   bool sampled = false;  // NVML's figures are all there is: the programs ran without the probe
   std::vector<std::pair<std::string, std::string>> notes;  // key, value; what `info` prints
@@ -143,8 +143,8 @@ struct OpenOptions {
   // Without, functions are "0x...".
   bool native_names = true;
   // For a recording under way: CLOCK_MONOTONIC before it was opened, and the processes that run
-  // then. Threads write on as their files are read one after the other: what is later than this is
-  // left out, so that what is read is of one instant, and these processes have not ended.
+  // then. Threads continue to write while their files are read one after the other. So later events
+  // are left out: the result is a consistent snapshot in which these processes have not ended.
   std::optional<int64_t> until_ns = {};
   uint64_t until_ticks = 0;  // the same instant on this machine's counter
   std::vector<uint32_t> running = {};

@@ -86,7 +86,7 @@ inline bool Budget::GoOver(const char* what, uint64_t count) {
 }
 
 inline Status Budget::Refusal(const std::string& path) const {
-  // One at a time, it is the sum that is too much; many at once are a claim worth naming.
+  // Single charges exceed the budget by their sum; a large count is a claim worth naming.
   const std::string claim =
       over_count_ > 1 ? std::to_string(over_count_) + " " + over_what_ : over_what_;
   return Status::Error(path + ": its " + claim + " would take more than " +

@@ -66,7 +66,7 @@ class MappedFile {
 // Bytes from the first to the last, once.
 class ByteStream {
  public:
-  // What readers take at once.
+  // The size of one read.
   static constexpr size_t kPieceBytes = size_t{16} << 10;
 
   virtual ~ByteStream() = default;
@@ -74,7 +74,7 @@ class ByteStream {
   virtual Result<size_t> Read(std::span<char> out) = 0;
 };
 
-// Those of a text, which outlives it.
+// The bytes of a text, which must outlive it.
 class TextStream : public ByteStream {
  public:
   explicit TextStream(std::string_view text) : text_(text) {}
@@ -112,7 +112,7 @@ std::vector<pid_t> AllProcesses() noexcept;
 // The names in the directory /proc/PID/`name` ("fd", "task").
 std::vector<std::string> ListProc(pid_t pid, const std::string& name) noexcept;
 
-// Where the symbolic link /proc/PID/`name` leads, or "".
+// The target of the symbolic link /proc/PID/`name`, or "".
 std::string ReadProcLink(pid_t pid, const std::string& name) noexcept;
 
 // The name of the process's program, or "".

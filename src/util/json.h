@@ -100,7 +100,7 @@ class JsonReader {
       : stream_(std::move(stream)), path_(std::move(path)) {}
 
   Token Next();
-  // Of a key, a string, a number or a word; holds until the next call.
+  // The text of a key, a string, a number or a word; valid until the next call.
   std::string_view text() const { return text_; }
   // Reads over the value whose first token Next() gave last.
   void Skip(Token token);

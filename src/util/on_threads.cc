@@ -10,8 +10,8 @@ namespace vramscope::util {
 
 Status OnThreads(size_t workers, const std::function<Status(size_t worker)>& work) {
   std::vector<Status> results(workers);
-  // What a thread throws (its memory may run out) is thrown where the question was asked: left to
-  // the thread, it would end a process that may not be ours.
+  // An exception of a thread (out of memory) is rethrown on the caller's thread: otherwise it would
+  // end a process that may not be ours.
   std::vector<std::exception_ptr> thrown(workers);
   const auto run = [&](size_t worker) noexcept {
     try {

@@ -60,7 +60,7 @@ std::string RandomName(const char* prefix = kTemporaryPrefix) {
 UniqueFd CreateIn(int directory, const std::string& name) {
   UniqueFd fd(openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                      kFileMode));
-  // Where the umask took from it. File systems without permissions refuse.
+  // For a umask that removes permissions. File systems without permissions refuse.
   if (fd.ok())
     (void)!fchmod(fd.get(), kFileMode);
   return fd;
@@ -620,7 +620,7 @@ Status AtomicFile::Commit() {
     return FileError(path_, "cannot be written", errno);
   VRAMSCOPE_RETURN_IF_ERROR(Appear());
   fd_ = UniqueFd();
-  // The name too is on disk before what the file was made of may go. Where others may not read the
+  // The name too is on disk before what the file was made of may go. If others may not read the
   // directory, the file system does that in its own time.
   if (const UniqueFd directory(openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       directory.ok())

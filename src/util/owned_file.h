@@ -15,24 +15,25 @@
 #include "util/status.h"
 
 // The only place outside the probe that opens for writing, renames and deletes
-// (tools/check_writes.py). Its rule: we touch only what this run made, or what is provably ours: a
-// regular file of this user, with one link, whose first bytes are a recording's where a recording
-// is expected. Everything is named relative to an open directory, no link is followed, and what is
-// checked is the descriptor and not the name. What is made is for this user alone, whatever the
+// (tools/check_writes.py). It touches only files that this run made, or that are provably ours: a
+// regular file of this user, with one link, whose first bytes are a recording's if a recording is
+// expected. Everything is named relative to an open directory, no link is followed, and what is
+// checked is the descriptor and not the name. New files are for this user alone, whatever the
 // umask.
 namespace vramscope::util {
 
-// Which file it is, whatever its name.
+// Identifies a file independent of its name.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
 
-// What a file must hold to be ours.
+// The content that a file must have to be ours.
 struct Content {
   const char* name;  // "a vramscope trace"
-  // Of a file of this size that begins so, with kContentBytes at most.
+  // Whether a file of this size that begins with these bytes is one; at most kContentBytes are
+  // passed.
   bool (*holds)(std::span<const uint8_t> start, uint64_t size_bytes);
 };
 inline constexpr size_t kContentBytes = 4096;
@@ -66,13 +67,13 @@ class OwnedDirectory {
   OwnedDirectory() = default;
   // An existing one, and no link to one.
   static Result<OwnedDirectory> Open(const std::string& path);
-  // One that this call makes.
+  // A directory that this call makes.
   static Result<OwnedDirectory> Create(const std::string& path);
   // An existing one that other users cannot enter, or one that this call makes.
   static Result<OwnedDirectory> OpenOrCreatePrivate(const std::string& path);
-  // One of a random name that begins with `prefix`, a path.
+  // A directory with a random name that begins with `prefix`, a path.
   static Result<OwnedDirectory> CreateTemporary(const std::string& prefix);
-  // One of a random hidden name in the directory that `path` names something in.
+  // A directory with a random hidden name, beside `path`.
   static Result<OwnedDirectory> CreateBeside(const std::string& path);
 
   const std::string& path() const { return path_; }

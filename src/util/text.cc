@@ -23,7 +23,7 @@ constexpr Range kTwoColumns[] = {
     {0xffe0, 0xffe6},   {0x17000, 0x18cff}, {0x1b000, 0x1b2ff}, {0x1f300, 0x1f64f},
     {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x1fa70, 0x1faff}, {0x20000, 0x3fffd}};
 
-// Of a well-formed sequence of two bytes and more.
+// For a well-formed sequence of two bytes and more.
 uint32_t CodePoint(std::string_view sequence) {
   uint32_t point = static_cast<uint8_t>(sequence[0]) & (0xffu >> (sequence.size() + 1));
   for (size_t i = 1; i < sequence.size(); ++i)
@@ -187,7 +187,7 @@ std::string ClosestName(const std::string& word, const std::vector<std::string>&
     // A beginning is a good hint however much is missing.
     const bool begins = word.size() > 3 && name.starts_with(word);
     const size_t distance = begins ? 1 : EditDistance(word, name);
-    // Of words of two letters everything is close to everything.
+    // Any two words of two letters are close.
     if (distance < smallest && distance < name.size() - 1) {
       smallest = distance;
       closest = name;

@@ -29,8 +29,8 @@ size_t DisplayWidth(std::string_view text);
 // U+FFFD in place of all the rest.
 std::string OneLine(std::string_view text);
 
-// A field of a CSV file (RFC 4180), as OneLine(), in quotes where it needs them. One that a
-// spreadsheet would take for a formula (it begins with = + - @) has an apostrophe before it.
+// A field of a CSV file (RFC 4180), as OneLine(), in quotes where it needs them. A text that a
+// spreadsheet would take for a formula (it begins with = + - @) gets an apostrophe before it.
 std::string CsvCell(std::string_view text);
 
 // The one of `names` that `word` was probably meant to be, "" if none is close.

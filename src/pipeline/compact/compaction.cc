@@ -21,7 +21,7 @@ std::optional<int64_t> EndOf(const trace::LiveTrace& trace,
   const bool is_last = chunk + 1 == stream.size();
   if (!stream[chunk].whole || (is_last ? !is_over : !stream[chunk].sealed))
     return std::nullopt;
-  // What became of a process's last chunk is not known, but that nothing comes any more.
+  // The last chunk of a process ends somewhere before the present: no more records follow.
   if (is_last)
     return trace.context(file).clock->ToNs(stream[chunk].base_ticks);
   const int64_t end_ns = trace.context(file).clock->ToNs(stream[chunk + 1].base_ticks);

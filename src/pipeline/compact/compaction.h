@@ -15,7 +15,7 @@
 // continue where it ends, so reading it is the same as reading the file.
 namespace vramscope::compact {
 
-// What was around an allocation and is not kept: PastOrigin.
+// The surroundings of an allocation that are not kept: PastOrigin.
 struct CompactionOrigin {
   uint8_t phase = 0;
   uint8_t end = 0;  // a format::OriginEnd
@@ -32,7 +32,7 @@ struct LossSum {
   }
 };
 
-// Of one stream of a file.
+// The plan for one stream of a file.
 struct StreamPlan {
   size_t chunks = 0;                             // its first chunks that become past
   uint32_t records = 0;                          // in them
@@ -41,7 +41,7 @@ struct StreamPlan {
   std::map<uint32_t, CompactionOrigin> origins;  // by record
 };
 
-// Of one file.
+// The plan for one file.
 struct CompactionPlan {
   size_t file = 0;
   int64_t cut_ns = 0;  // up to then only what is to be kept is
@@ -77,7 +77,7 @@ std::vector<OldChunk> FindOldChunks(const trace::LiveTrace& trace);
 void ChooseChunks(const trace::LiveTrace& trace, CompactionPlan* plan);
 
 // For files that were opened and not read: the oldest complete chunks that ended before `until_ns`,
-// until they have `bytes`. One plan a file; some of them have no chunks.
+// until they have `bytes`. One plan a file. Some plans have no chunks.
 std::vector<CompactionPlan> ChooseOldest(const std::vector<trace::LiveFile>& files,
                                          uint64_t bytes,
                                          int64_t until_ns);
@@ -87,7 +87,7 @@ trace::TickClock ClockOfChunks(const trace::LiveFile& file);
 
 struct CompactionFile {
   std::vector<uint8_t> bytes;
-  // What of the live file is not needed any more, by its begin.
+  // The ranges of the live file that are not needed any more, by their begin.
   std::map<uint64_t, uint64_t> ranges;
 };
 // `trace`: whose strings and stacks the plan's origins name; null if there are none.
@@ -99,8 +99,8 @@ CompactionFile MakePastFile(const trace::LiveFile& file,
 using LossSums = std::map<uint64_t, LossSum>;  // by loss
 
 // Appends to a past file's bytes what is kept of the first chunks of the plan's stream `number`,
-// with the definitions that these and later chunks refer to. What the stream lost is added to
-// `lost`. `trace` may be null: see MakePastFile().
+// with the definitions that these and later chunks refer to. Adds the stream's losses to `lost`.
+// `trace` may be null: see MakePastFile().
 void RewriteStream(const trace::LiveFile& file,
                    const trace::TickClock& clock,
                    const trace::LiveTrace* trace,

@@ -33,7 +33,7 @@
 namespace vramscope::compact {
 namespace {
 
-// What is so young may still be under way in a thread.
+// Younger records may still be in progress in a thread.
 constexpr int64_t kTooYoungNs = 50'000'000;
 // Faults of the recorded program wait while a hole is made.
 constexpr uint64_t kHoleBytes = 1 << 20;

@@ -19,9 +19,9 @@ struct CompactOptions {
   std::vector<std::string> instants;  // kept by the compaction before: FILE:DEVICE:NS
 };
 
-// What `vramscope run --ring` has done now and then in a process of its own (docs/FORMAT.md): old
-// chunks of the live files become past files, and their space is given back. Prints the instants
-// that are kept, for the launcher to hand to a drop.
+// Run by `vramscope run --ring` from time to time, in another process (docs/RING.md): old chunks of
+// the live files become past files, and their space is given back. Prints the instants that are
+// kept, for the launcher to hand to a drop.
 util::Status Compact(CompactOptions options);
 
 }  // namespace vramscope::compact

@@ -27,7 +27,7 @@ constexpr bool kIsPaired =
 }  // namespace
 
 // Reads the records of one stream's chosen chunks, and later records up to the cut: threads free
-// each other's blocks. What no pair is made of is decided here.
+// each other's blocks. Decides about all records that do not form pairs.
 class Dropper::Cursor {
  public:
   Cursor(Dropper* dropper, size_t stream)
@@ -215,7 +215,7 @@ void Dropper::Run() {
     Keep(place);
   plan_.knows_phases = first_optimizer_ != 0;
   plan_.by_marks = marks_ != 0;
-  // What the existing past records about itself.
+  // The facts that the existing past records about itself.
   ForEachOfPast<format::Past>(file_, [&](const format::Past& past) {
     plan_.iterations = past.iterations;
     plan_.by_marks = plan_.by_marks || past.by_marks != 0;
@@ -251,7 +251,7 @@ void Dropper::Apply(const Item& item) {
       return;
     }
     case What::kFree:
-      // One whose allocation is not here may be of one in a chunk that stays.
+      // A free without its allocation here may belong to an allocation in a chunk that stays.
       if (const uint32_t index = numbers_.Erase(key); index != util::FlatMap::kNone)
         Close(index, item.ticks, &item.place);
       else

@@ -13,10 +13,10 @@
 namespace vramscope::compact {
 
 // Decides what a ring keeps of a live file's oldest chunks where a compaction is too slow
-// (docs/FORMAT.md). It reads these chunks once, and of the others what is as old: no names, no
-// prices, no peaks. What lives at the cut is kept with its names, and so is what lived at the
-// instants of earlier compactions. Allocations that came and went between them are counted as
-// dropped.
+// (docs/RING.md). It reads these chunks once, and of the others what is as old: no names, no
+// prices, no peaks. Allocations that are live at the cut, and those that were live at the instants
+// of earlier compactions, are kept with their names. Allocations that came and went between them
+// are counted as dropped.
 class Dropper {
  public:
   // Instants in nanoseconds, by the file's own number of the device.
@@ -61,7 +61,7 @@ class Dropper {
     uint64_t bytes = 0;
     uint64_t most_bytes = 0;
     uint64_t most_ticks = 0;
-    // Those that lived then and have ended: dropped after all where more come to live.
+    // Allocations that were live then and have ended: dropped if the bytes rise above that later.
     std::vector<std::pair<Open, Place>> ended;
   };
   // The last figure or step of a kind, which is valid until the next one.

@@ -36,7 +36,7 @@ class PastChunks {
  public:
   PastChunks(std::vector<uint8_t>* out, uint32_t stream) : out_(*out), stream_(stream) {}
 
-  // What the next chunk begins with, if one is begun.
+  // The clocks with which the next chunk begins.
   void SetClock(uint64_t ticks, int64_t ns) {
     ticks_ = ticks;
     ns_ = ns;

@@ -18,10 +18,10 @@
 
 namespace vramscope::compact {
 
-// Decides what a ring keeps of the events that become past (docs/FORMAT.md): so much that what lives
-// at the cut, and what lived at chosen instants, resolves as it would with all events. What came
-// and went between two such instants is left out as a pair, so that at any other instant there is
-// less than there was and never more: a highest instant stays the highest.
+// Decides what a ring keeps of the events that become past (docs/RING.md): so much that what lives
+// at the cut, and what lived at chosen instants, resolves as it would with all events. Allocations
+// that begin and end between two such instants are left out as a pair. So at any other instant the
+// kept bytes are at most the real ones, and peaks are preserved.
 //
 // Feed it all events of the trace, then Finish().
 class CompactionPlanner {
@@ -62,8 +62,8 @@ class CompactionPlanner {
     std::vector<NamePlace> names;
     bool live() const { return used; }
   };
-  // What the driver gave or mapped at an address, and whether a block of it is kept: that shows
-  // that it is a segment, whose free bytes are cached.
+  // Memory that the driver gave or mapped at an address. If a block of it is kept, that shows that
+  // it is a segment, whose free bytes are cached.
   struct Range {
     uint64_t end = 0;
     bool has_witness = false;
@@ -74,7 +74,7 @@ class CompactionPlanner {
     util::FlatMap numbers;
     util::Slab<Open> slab;
   };
-  // Of a series of figures: each holds until the next.
+  // A series of figures: each is valid until the next.
   struct Series {
     bool seen = false;
     bool waits = false;  // `last` is not decided
@@ -82,7 +82,7 @@ class CompactionPlanner {
     int64_t time_ns = 0;
   };
 
-  // What no pair is made of is kept.
+  // Records that do not form pairs are kept.
   template <class Record>
   void On(const trace::EventContext&, const Record&, const Place& place) {
     Keep(place);
@@ -110,7 +110,7 @@ class CompactionPlanner {
   void Add(const trace::EventContext& at, const Block& e, uint64_t sequence, const Place& place);
   // Whether it is the first block of that memory.
   bool IsWitness(trace::ProcessId process, uint64_t address);
-  // What the driver gave: it is kept, with what surrounded it.
+  // Memory from the driver is kept, with its surroundings.
   void AddOther(const trace::EventContext& at,
                 uint64_t number,
                 tables::StackId stack,
@@ -124,7 +124,7 @@ class CompactionPlanner {
                 const Place& place);
   // It ended at now_ns, by a record at that place (or none).
   void Close(OpenOf& of, uint32_t index, const Place* end);
-  // What surrounded an allocation in that scope.
+  // Enters the surroundings of an allocation in that scope.
   void SetOrigin(const Place& place,
                  const resolve::Origin& origin,
                  tables::StringId scope,

@@ -152,7 +152,7 @@ class StreamRewriter {
   template <class Record>
   void WriteEvent(const Record& record, std::optional<format::PastOrigin> said);
   bool Keeps() const { return record_ < plan_.keep.size() && plan_.keep[record_]; }
-  // Whether an event may be kept of the next records. Of most chunks none is.
+  // Whether an event may be kept of the next records. Most chunks keep none.
   bool KeepsAny(uint32_t records) const {
     const auto begin = plan_.keep.begin() + record_;
     return file_.is_launcher() || std::find(begin, begin + records, true) != begin + records;
@@ -208,7 +208,7 @@ class StreamRewriter {
   uint64_t last_own_id_ = kFirstOwnId;
   std::map<uint32_t, uint64_t> own_strings_, own_stacks_, own_scopes_;
 
-  // What was written last.
+  // The state of the output.
   uint32_t written_tid_ = 0;
   std::string written_name_;
   uint64_t written_scope_ = 0;

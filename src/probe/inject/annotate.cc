@@ -39,7 +39,7 @@ using namespace vramscope;
 using namespace vramscope::probe;
 
 VRAMSCOPE_EXPORT void vramscope_start() {
-  // What was loaded since may have bound past a probe that came late.
+  // Libraries that were loaded since may be bound past a probe that came late.
   if (g_flags.late.load(std::memory_order_relaxed))
     PatchLoadedObjects();
   SessionSetPaused(false);

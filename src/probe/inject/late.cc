@@ -35,8 +35,8 @@ VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options)
   return 0;
 }
 
-// Ends that recording; its directory can be finished then. Where Python runs, the caller holds the
-// GIL, and calls the next one from within it too.
+// Ends that recording; its directory can be finished then. If Python runs, the caller holds the
+// GIL, and calls the next function while it holds it.
 VRAMSCOPE_EXPORT void vramscope_detach() {
   TorchLookLast();
   SessionDetach();

@@ -18,11 +18,10 @@ void SourcesForget();
 void SourcesEnd();
 
 // Points the slots of what is loaded already at the hooks: of PyTorch's libraries, and of all that
-// calls dlopen. Needs no recording; one that is to begin in a process under way begins after it,
-// since other threads allocate and free while it goes from slot to slot, and of a block whose
-// allocation passes by a slot that points elsewhere only the free would be written. Harmless where
-// the probe was found first, and when repeated, which is for objects that were bound past the probe
-// since.
+// calls dlopen. Needs no recording. A recording in a running process must begin after it: other
+// threads allocate and free while slots are patched, and a block whose allocation went through an
+// unpatched slot would have only its free recorded. Harmless where the probe was found first, and
+// when repeated, which is for objects that were bound past the probe since.
 void PatchLoadedObjects();
 
 }  // namespace vramscope::probe

@@ -75,7 +75,7 @@ struct Import {
   void* target;           // what it holds; before lazy binding an address in the object's own PLT
 };
 
-// What the slot shall hold, or nullptr to leave it. Runs under the loader's lock: it may neither
+// The new target of the slot, or nullptr to leave it. Runs under the loader's lock: it may neither
 // allocate nor call the loader.
 using ChooseTarget = void* (*)(const Import& import, void* data);
 
@@ -91,7 +91,7 @@ size_t PatchImports(ChooseTarget choose, void* data);
 // kernel, so that a page without access is not a fault.
 size_t PatchPointers(ChooseTarget choose, void* data);
 
-// Which functions loaded objects shall call instead of those that they were bound to.
+// Functions that loaded objects are to call instead of those that they were bound to.
 class ImportPlan {
  public:
   // `object`: only in objects whose file name begins so; nullptr: in all. Texts are kept by

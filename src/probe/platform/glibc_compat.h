@@ -2,8 +2,8 @@
 #pragma once
 
 // Binds the probe to symbol versions that every glibc since 2.28 has, wherever it is built. From
-// glibc 2.34 on these functions live in libc.so.6 under a new default version; the old version is
-// still there, and in older glibc it is in libdl or libpthread, which the probe names as needed.
+// glibc 2.34 on these functions are in libc.so.6 under a new default version, and the old version
+// still exists. In older glibc they are in libdl or libpthread, which the probe lists as needed.
 // Included by force into every file of the probe; tests/e2e checks the result.
 #if defined(__x86_64__)
 #define VRAMSCOPE_OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")

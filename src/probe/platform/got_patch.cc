@@ -30,7 +30,7 @@ struct Relocations {
   size_t size_bytes = 0;
 };
 
-// What of an object's dynamic section is needed.
+// The entries of an object's dynamic section that are needed.
 struct Dynamic {
   const ElfW(Sym) * symbols = nullptr;
   const char* strings = nullptr;
@@ -92,8 +92,8 @@ struct Permissions {
   bool write = false;
 };
 
-// Of the page at `address`, by /proc/self/maps. Program headers do not say: a page of a
-// read-only-after-relocation segment is writable while the loader works on it.
+// The permissions of the page at `address`, from /proc/self/maps. Program headers do not say: a
+// page of a read-only-after-relocation segment is writable while the loader works on it.
 Permissions PermissionsOf(uintptr_t address) {
   const int fd = base::OpenFile("/proc/self/maps", O_RDONLY);
   if (fd < 0)
@@ -270,7 +270,7 @@ void* ImportPlan::Choose(const Import& import, void* data) {
   const auto* const plan = static_cast<const ImportPlan*>(data);
   for (size_t i = 0; i < plan->count_; ++i) {
     const Entry& entry = plan->entries_[i];
-    // One look at most of the names.
+    // This check skips most of the names.
     if (import.symbol[0] != entry.symbol[0] || std::strcmp(import.symbol, entry.symbol) != 0)
       continue;
     const bool wanted = entry.object == nullptr || IsFile(import.object, entry.object);

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the environment says, as `vramscope env` prints it:
+// The variables that configure the probe, as `vramscope env` prints them:
 //
 //   VRAMSCOPE_DIR      absolute path of the live directory; without it nothing is recorded
 //   VRAMSCOPE_OPTIONS  comma list of

@@ -7,9 +7,9 @@
 
 namespace vramscope::probe {
 
-// Native stacks of one thread that were walked before, each with the words of the stack that the
-// walk read and that decided where it went: return addresses, and frame pointers where they led
-// further. Where all of them are there again, the walk is the same one and need not be done.
+// Native stacks that one thread walked before. Each has the words of the stack that decided the
+// walk: return addresses, and frame pointers that were followed. If all of these words are the same
+// again, the walk is the same and is skipped.
 //
 // Lives in zeroed memory. Not thread-safe.
 class NativeStackCache {
@@ -56,7 +56,7 @@ class NativeStackCache {
     return next_ % kKeptOneIn == 0 ? &set[next_ / kKeptOneIn % kWays] : nullptr;
   }
 
-  // What was walked in one thread says nothing of another one's stack.
+  // A walk of one thread is not valid for another thread's stack.
   void Clear() {
     for (auto& set : sets_) {
       for (Walk& walk : set) {

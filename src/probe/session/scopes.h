@@ -24,8 +24,8 @@ inline constexpr char kNamelessScope[] = "(no name)";
 inline constexpr uint64_t kAnnotateDomain = 0;
 inline constexpr uint64_t kNvtxDomain = 1;  // NVTX without a domain; its domains have other values
 
-// One thread's scopes. Lives in zeroed pages, whose untouched ones cost nothing. A signal handler
-// may push and pop at any instruction of a push.
+// The scopes of one thread. Lives in zeroed pages, whose untouched ones cost nothing. A signal
+// handler may push and pop at any instruction of a push.
 class ScopeStack {
  public:
   struct Level {
@@ -77,7 +77,7 @@ class ScopeStack {
 // Called once when the library is loaded.
 void ScopesLoad();
 
-// Of the calling thread. Nothing if this process is not recorded.
+// Act on the calling thread. Nothing if this process is not recorded.
 void ScopePush(uint64_t domain, const char* name, size_t size_bytes);
 void ScopePop(uint64_t domain);
 

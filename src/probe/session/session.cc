@@ -40,8 +40,8 @@ struct SessionFile {
 constinit SessionFile g_first_file;  // the list's head
 constinit std::atomic<SessionFile*> g_file{&g_first_file};
 
-// The file of the recording under way, which is not taken for another one meanwhile. Where a signal
-// handler leaves by longjmp, it stays in use: the next recording makes one more.
+// The file of the recording under way, which is not taken for another one meanwhile. If a signal
+// handler leaves by longjmp, the file stays in use: the next recording makes one more.
 class FileUse {
  public:
   FileUse() {
@@ -85,7 +85,7 @@ constexpr timespec kReportStep = {.tv_sec = 0, .tv_nsec = 1'000'000};
 constexpr int kTurnsBeforeSleep = 100;
 constexpr timespec kSleep = {.tv_sec = 0, .tv_nsec = 50'000};
 
-// Of a file of ours in the directory: two numbers of 64 bits and an ending.
+// The longest name of a file of ours in the directory: two numbers of 64 bits and an ending.
 constexpr size_t kMaxNameBytes = 48;
 
 char* AppendNumber(char* out, uint64_t value) {
@@ -112,8 +112,8 @@ void ReadCommand(format::FileHeader* header) {
   header->executable[length > 0 ? length : 0] = '\0';
 }
 
-// What was lost before there was a file, or while it was made. The thread that counts a loss and
-// the thread that makes the file both check afterwards, so the later of the two finds it.
+// Losses before the file existed, or while it was made. The thread that counts a loss and the
+// thread that makes the file both check afterwards, so the later of the two finds it.
 void WriteEarlyLosses() {
   if (const uint64_t count = g_early_losses.exchange(0))
     CountLoss(format::Loss::kFileFull, count);
@@ -187,7 +187,7 @@ void ClaimDirectory() {
     g_config.session[0] = '\0';
 }
 
-// What was lost without a file goes to the launcher's, where there is one. False if there is
+// Losses of a process without a file go to the launcher's file, if there is one. False if there is
 // none.
 bool TellLauncher(format::Loss loss, uint64_t count) {
   char path[kMaxPathBytes];
@@ -313,7 +313,7 @@ void ForgetParent() {
     return;  // an event in an earlier fork handler has shown the fork
   g_pid = getpid();
   g_is_forked = true;
-  // Where a signal handler forked, the event that it interrupted will be finished all the same.
+  // If a signal handler forked, the event that it interrupted will still be finished.
   if (t_thread.busy > kSuppressed && t_thread.stream != nullptr)
     t_thread.stream->LeaveToParent();
   t_thread.stream = nullptr;

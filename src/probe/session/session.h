@@ -26,9 +26,9 @@ enum class SessionState : int {
   kOff,  // no directory given, the file could not be made, or the recording was ended
 };
 
-// The state has a page to itself, which the kernel zeroes in every forked child. So a child that
-// was made past the C library's fork() (by a system call, by _Fork), or that comes here in a fork
-// handler before ours, finds out that it is one before it writes into its parent's file.
+// The state has a page to itself, which the kernel zeroes in every forked child. A child may be
+// made without the C library's fork() (by a system call, by _Fork), or may come here in a fork
+// handler before ours. The page shows that it is a child before it writes into its parent's file.
 #ifdef __x86_64__
 inline constexpr size_t kWipedBytes = 4096;
 #else
@@ -130,8 +130,8 @@ inline void CountDriverMemory() {
     g_driver_memory_count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Where the program's own life ends and its teardown begins: frees after that moment say nothing
-// about the program. The first of: Python's finalisation, exit(), the return from main.
+// The end of the program's own life, when its teardown begins: frees after that moment are not the
+// program's doing. The first of: Python's finalisation, exit(), the return from main.
 
 // Called once, with the GIL, when Python begins to end and all still works; null: nothing is.
 // Whether no exception of the program's is set afterwards.

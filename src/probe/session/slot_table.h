@@ -15,10 +15,10 @@ enum class OtherThreads : uint8_t { kRun, kGone };
 // no lock, no wait; any thread may call any of it, a signal handler in the middle of another call
 // too. All bits zero is the empty table, so that an unused one costs no memory.
 //
-// A slot is claimed for a key, filled, and then published; only then it is found. Of several
-// threads that insert one key at once, one does. Used slots come first, so a search ends at the
-// first unused slot: a few things take a few steps. `Value` is made of atomics, because a thread
-// may still read a slot after another key has taken it.
+// A slot is claimed for a key, filled, and then published; only then it is found. If several
+// threads insert one key at once, one of them succeeds. Used slots come first, so a search ends at
+// the first unused slot: a few things take a few steps. `Value` is made of atomics, because a
+// thread may still read a slot after another key has taken it.
 template <class Value, size_t kCapacity>
 class SlotTable {
  public:
@@ -84,7 +84,7 @@ class SlotTable {
 
   bool IsFirstSlot(const Slot* slot) const { return slot == slots_; }
 
-  // One of several threads that remove the key from that slot does.
+  // If several threads remove the key from that slot, one of them succeeds.
   bool Remove(Slot* slot, uint64_t key) {
     return slot->word_.compare_exchange_strong(key, kRemoved, std::memory_order_seq_cst);
   }

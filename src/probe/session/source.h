@@ -14,9 +14,9 @@ struct Opening {
       in_namespace;  // dlmopen: in a link namespace of its own, where nothing of the probe's can be
 };
 
-// Something that events come from, or that is asked at events: PyTorch, the driver, Python. What it
-// has to do at the few moments of a recording that concern all of them; null: nothing.
-// inject/sources.cc has the list, and calls each step of all of them in its order.
+// Something that events come from, or that is asked at events: PyTorch, the driver, Python. Its
+// tasks at the few moments of a recording that concern all sources; null: none. inject/sources.cc
+// has the list, and calls each step of all of them in its order.
 struct Source {
   // The probe was loaded with the program, and recording is on: handles the libraries that are
   // loaded.
@@ -30,8 +30,8 @@ struct Source {
   // Before that, and where the driver itself opened the probe: what loaded objects shall call
   // instead.
   void (*plan_imports)(ImportPlan* plan) = nullptr;
-  // That recording was ended: the next one's file knows nothing yet. Other threads keep running; if
-  // Python runs, the caller has the GIL.
+  // That recording was ended: the next one's file has no definitions yet. Other threads keep
+  // running; if Python runs, the caller has the GIL.
   void (*forget)() = nullptr;
   // In a child after fork: so does its file, and the other threads are gone.
   void (*forked)() = nullptr;

@@ -212,7 +212,7 @@ void Stream::Seal() {
     return;
   const uint32_t committed = header_->committed_bytes.load(std::memory_order_relaxed);
   const uint64_t seal = header_->seal.load(std::memory_order_relaxed);
-  // One store says both, how far it goes and the checksum.
+  // One store for both: the sealed length and the checksum.
   header_->seal.store(format::ExtendSeal(seal, begin_, committed), std::memory_order_release);
 }
 
@@ -222,7 +222,7 @@ void Stream::SealChunk() {
   header_->sealed.store(1, std::memory_order_release);
 }
 
-// What is committed is whole. The rest of the chunk becomes a chunk of its own, since what records
+// Committed records are whole. The rest of the chunk becomes a chunk of its own, since what records
 // are relative to (DeltaState) may be ahead of that. The part before it stays mapped, so that even
 // a thread that returned to it would write into memory of ours.
 void Stream::Recover() {

@@ -86,9 +86,9 @@ inline constexpr uintptr_t kSetUp = kSetUpBuilds | kSetUpMoves;
 // Called ten times a second, at most, by each thread that records: from inside of an event.
 extern constinit std::atomic<void (*)()> g_on_anchor;
 
-// One thread's writer: a chunk of the live file that only this thread writes, and the tables that
-// say which strings, codes and stacks the reader already knows. When a thread ends its stream waits
-// for the next new thread, so that a storm of short threads costs neither memory nor file.
+// One thread's writer: a chunk of the live file that only this thread writes, and tables of the
+// strings, codes and stacks that the file already defines. When a thread ends its stream waits for
+// the next new thread, so that a storm of short threads costs neither memory nor file.
 //
 //   begin_ |rec|rec|rec|.......| stop_ ... end_      a chunk, mapped and allocated on disk
 //                      ^ cursor_: a record is written here, then committed by one release store
@@ -96,7 +96,7 @@ extern constinit std::atomic<void (*)()> g_on_anchor;
 // Hooks append through RecordScope, which takes the stream of their thread. Without space the
 // record is a counted loss. Not thread-safe: use it only through RecordScope.
 class Stream {
-  // What every event needs, in two cache lines.
+  // The fields that every event needs, in two cache lines.
   alignas(64) uint8_t* cursor_ = nullptr;
   uint8_t* stop_ = nullptr;  // no record goes beyond it unlooked: the span's end, at most end_
   uint8_t* begin_ = nullptr;
@@ -172,7 +172,7 @@ class Stream {
   uint64_t images_generation = ~uint64_t{0};
   // Events since AllocatorTotals was written last, by device.
   uint32_t totals_countdown[16] = {};
-  // What the allocator held then.
+  // The allocator's reserved bytes at that time.
   uint64_t totals_reserved[16] = {};
 
  private:
@@ -224,7 +224,7 @@ class Stream {
   NativeStackCache known_walks_;
 };
 
-// What a thread keeps: trivially destructible, valid before main and after every destructor.
+// The state of a thread: trivially destructible, valid before main and after every destructor.
 struct ThreadState {
   Stream* stream;
   uint64_t scope;  // ScopeStack::path(), 0 outside of all scopes
@@ -249,7 +249,7 @@ enum class Want {
 //   RecordScope scope(Want::kTensor);
 //   if (scope) scope->Append(...);
 //
-// Where the thread is inside already, a signal handler has interrupted it, and this event goes to
+// If the thread is already inside, a signal handler has interrupted it, and this event goes to
 // another stream. Or what was inside will never come out: a handler left by longjmp, or the thread
 // was cancelled. Then its frame is gone, and this one takes its place.
 class RecordScope {

@@ -60,9 +60,9 @@ inline uint64_t HashMix(uint64_t hash, uint64_t word) {
 }
 
 // Entries by a key that is never 0, one behind the other in the order in which they came. Programs
-// repeat themselves: the entry behind the one found last is tried first, then that one itself, so
-// that a training's step reads what it needs as a list, which the processor fetches ahead. The
-// slots, where each entry's place is in a cache line of its own, are searched only where the order
+// repeat themselves, so Find() tries the entry after the last one found, then the last one itself.
+// A training step then reads its entries as a list, which the processor prefetches. The slots,
+// where each entry's place is in a cache line of its own, are searched only where the order
 // changes. Lives in zeroed memory, whose unused part costs nothing. Not thread-safe.
 template <class Entry, auto kKey, uint32_t kCapacity>
 class OrderedTable {

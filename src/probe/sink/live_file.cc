@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kStatxBasic = 0x7ff;
 
-// Which file a descriptor is: the path may have been replaced since. statx by its number, because
-// fstat's symbol moved in glibc 2.33.
+// Identifies the file of a descriptor: the path may have been replaced since. Uses statx by its
+// number, because fstat's symbol moved in glibc 2.33.
 bool Identify(int fd, uint64_t* inode, uint64_t* device) {
   struct statx info;
   if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, kStatxBasic, &info) != 0)
@@ -61,9 +61,9 @@ bool MayGrowTo(uint64_t size) {
          size <= limit.rlim_cur;
 }
 
-// Allocates [offset, offset + size) on disk. Zeros are written there too: that allocates them where
-// the file system has no fallocate, and elsewhere the kernel then maps pages that it has in its
-// cache, in a fraction of the time that it takes to make each in a fault (ext4: 0.8 us for 3.7).
+// Allocates [offset, offset + size) on disk. It also writes zeros there. This allocates the range
+// on file systems without fallocate. On others the kernel then maps pages from its cache, which is
+// faster than making each page in a fault (ext4: 0.8 us instead of 3.7).
 bool Allocate(int fd, uint64_t offset, uint64_t size, bool in_memory) {
   if (!MayGrowTo(offset + size)) {
     errno = EFBIG;

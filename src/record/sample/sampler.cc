@@ -218,8 +218,8 @@ void Sampler::SampleProcesses(size_t gpu) {
       options_.processes->OnListed(pids.back(), begin);
     WriteProcess(gpu, begin, end, process);
   }
-  // One that lives and is listed no more has nothing on the device: the driver may have moved it
-  // all to host memory. Without the probe this is the only sign that it has ended.
+  // A live process that is not listed any more has nothing on the device: the driver may have moved
+  // it all to host memory. Without the probe this is the only sign that it has ended.
   for (const pid_t pid : listed_[gpu]) {
     if (std::find(pids.begin(), pids.end(), pid) == pids.end() &&
         (options_.processes != nullptr || IsRunning(pid)))

@@ -47,9 +47,8 @@ class SampledProcesses {
 };
 
 // Decides which readings of one device's memory are worth a record. A reading that repeats the one
-// before it is held back; when the figure then changes, the last one held back is written first,
-// with its own stamps, so that the file says exactly between which two readings the change
-// happened:
+// before it is held back. When the figure changes, the last one held back is written first, with
+// its own stamps. So the file shows between which two readings the change happened:
 //
 //   read      100 100 100 100 250 250
 //   written   100         100 250          and one a `keep_every_ns` in any case
@@ -112,10 +111,10 @@ class SampleFilter {
   uint64_t held_back_ = 0;  // readings like the last record that were not written
 };
 
-// Decides when the list of processes on a device is read. That query walks every allocation of
-// every process under locks of the driver that the programs need too (milliseconds on a busy
-// machine), so: once a second, sooner after a large move of the device's figure, never more than 5
-// times a second, and never more than 1/400 of the time.
+// Decides when the list of processes on a device is read. The query walks every allocation of every
+// process under driver locks that the programs need too (milliseconds on a busy machine). So the
+// list is read once a second, sooner after a large change of the device's figure, at most 5 times a
+// second, and for at most 1/400 of the time.
 class ProcessQueryPacer {
  public:
   bool IsDue(int64_t now_ns, uint64_t device_used_bytes) const;

@@ -38,7 +38,7 @@ bool IsElsewhere(pid_t pid, const std::string& directory, const struct stat& her
   if (root < 0)
     return false;
   struct stat there {};
-  // What is a symbolic link there leads on from our own root: another file then, too.
+  // A symbolic link there continues from our own root, so it leads to another file too.
   const bool is_found = fstatat(root, directory.c_str() + 1, &there, 0) == 0;
   close(root);
   return !is_found || there.st_dev != here.st_dev || there.st_ino != here.st_ino;
@@ -85,7 +85,7 @@ std::optional<std::string> WhyUnrecorded(pid_t pid,
   std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
   bool has_probe = enrolment == Enrolment::kHere && why.empty();
   if (!has_probe) {
-    // What is mapped decides. Programs that change their title write over their environment, and
+    // The mapped files decide. Programs that change their title write over their environment, and
     // valgrind is a static program that loads others.
     const std::optional<std::string> maps = util::ReadProc(pid, "maps");
     if (!maps || maps->empty())

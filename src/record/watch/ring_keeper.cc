@@ -21,7 +21,7 @@ namespace {
 
 // Less leaves no room for history beside the chunks that threads write.
 constexpr uint64_t kLeastBytes = 16 << 20;
-// What a compaction leaves room for at least, however much the past needs.
+// A compaction leaves at least this much for live files, however much the past needs.
 constexpr uint64_t kLeastLiveBytes = 8 << 20;
 constexpr std::chrono::milliseconds kPeriod{200};
 constexpr std::chrono::milliseconds kShortestPeriod{10};

@@ -156,7 +156,7 @@ std::set<std::string> ReadManifest(const std::string& directory) {
       util::ReadFile(directory + "/" + format::kManifestFile, kMostBytes, util::Links::kRefuse);
   if (!text.ok() || !text->starts_with(format::kManifestStart))
     return names;
-  // What has no line end was cut off.
+  // A line without its end was cut off.
   for (size_t begin = sizeof format::kManifestStart - 1, end = 0;
        names.size() < kMostNames && (end = text->find('\n', begin)) != std::string::npos;
        begin = end + 1) {

@@ -16,7 +16,7 @@
 
 namespace vramscope::trace {
 
-// What the launcher says about the session in session.json. Every part is optional.
+// The session as the launcher describes it in session.json. Every part is optional.
 struct SessionJson {
   std::string name;
   std::string version;
@@ -40,7 +40,7 @@ std::string WhyNamedFilesAreNotRead(const std::string& directory,
 // it after its recording is finished, holds an exclusive lock. Readers hold a shared lock.
 class LiveDirectory {
  public:
-  // Waits for the lock. Where the file system has no locks nothing is waited for.
+  // Waits for the lock. On a file system without locks it does not wait.
   explicit LiveDirectory(const std::string& path);
 
   // False if the path leads to another directory by now, or nowhere: the recording was finished.
@@ -59,7 +59,7 @@ class LiveDirectory {
 util::Result<std::vector<std::string>> ListLiveFiles(const std::string& directory);
 
 // The names of the live files that the recording has, as their processes listed them
-// (format::kManifestFile). To be read before the files are listed.
+// (format::kManifestFile). Must be read before the files are listed.
 std::set<std::string> ReadManifest(const std::string& directory);
 
 // Counts the files that the manifest has and the directory has not.

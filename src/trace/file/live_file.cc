@@ -106,7 +106,7 @@ void LiveFile::OpenPast(LossCounter* losses) {
   ReadPast(losses);
 }
 
-// What the past file records about itself.
+// The facts that the past file records about itself.
 void LiveFile::ReadPast(LossCounter* losses) {
   const auto read = [&](const ChunkRef& chunk) {
     const auto records = past_->Records(chunk);
@@ -267,7 +267,7 @@ uint32_t LiveFile::CheckRecords(const uint8_t* at, uint32_t room, LossCounter* l
   if (committed > in_file) {
     losses->Add(format::Loss::kDamagedBytes, 1, committed - in_file);
     committed = static_cast<uint32_t>(in_file);
-    // What a checksum covers is whole or not to be believed.
+    // Records that a checksum covers are whole, or the checksum is wrong and none can be trusted.
     return covered > committed ? 0 : committed;
   }
   const uint8_t* const records = bytes_.data() + offset;
@@ -386,7 +386,7 @@ void LiveFile::FindChunks(LossCounter* losses) {
   if (found < chunk_count_)
     losses->Add(format::Loss::kDamagedBytes, std::min(chunk_count_ - found, kMostMissing));
   for (auto& [stream, chunks] : by_stream) {
-    // Those of the past file first: they have numbers of their own.
+    // Chunks of the past file first: they have numbers of their own.
     const auto place = [](const ChunkRef& chunk) {
       return std::pair(!chunk.in_past, chunk.sequence);
     };

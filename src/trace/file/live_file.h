@@ -65,7 +65,7 @@ class LiveFile {
   int64_t anchor_ns() const { return anchor_ns_; }  // 0: there is none
   const std::string& command() const { return command_; }
   const std::string& executable() const { return executable_; }
-  // That can hold something: a ring's files have holes.
+  // Without holes, which a ring's files have.
   uint64_t file_bytes() const { return file_bytes_; }
 
   // Chunks by stream, in the order in which they were written.

@@ -27,7 +27,7 @@ bool CredibleRate(double rate) {
   return std::isfinite(rate) && rate > kMinRate && rate < kMaxRate;
 }
 
-// Of the pairs that are at least so far from the origin.
+// From the pairs that are at least this far from the origin.
 std::optional<double> MedianSlope(const TickClock::Anchor& origin,
                                   const std::vector<TickClock::Anchor>& anchors,
                                   int64_t least_ns) {

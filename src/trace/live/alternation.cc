@@ -13,7 +13,8 @@ namespace {
 // not skew.
 constexpr int64_t kMaxInversionNs = 1000;
 
-// What alternates at an address: class 1 to 3, positive for what begins it; 0: nothing does.
+// The events that alternate at an address: class 1 to 3, positive for an event that begins one; 0:
+// not such an event.
 struct Alternation {
   int of = 0;
   uint64_t address = 0;

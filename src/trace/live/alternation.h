@@ -9,11 +9,11 @@
 
 namespace vramscope::trace {
 
-// Last stage of a live read. Two threads that pass one address between them can leave stamps that
-// tie, or that the skew between two cores turns round: a free before its allocation, an allocation
-// of an address still live. What is allocated and freed at one address must alternate, so such a
-// pair, next to each other in time and from two threads, is put right. What cannot be explained
-// that way is passed on as it is.
+// Last stage of a live read. Two threads that use one address in turn can write stamps that are
+// equal, or that the skew between two cores reverses: a free before its allocation, an allocation
+// of an address still live. Allocations and frees at one address must alternate. So such a pair is
+// swapped if its events are adjacent in time and from two threads. All other cases are passed on
+// unchanged.
 //
 // Gathers events into batches for the sink on the way.
 class AlternationRepair {

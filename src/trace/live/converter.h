@@ -11,7 +11,7 @@
 
 namespace vramscope::trace {
 
-// What gives memory back has given it when the call begins.
+// Memory that a call gives back is free when the call begins.
 template <class Record>
 inline constexpr bool kGivesBack =
     std::is_same_v<Record, Free> || std::is_same_v<Record, HandleRelease> ||

@@ -114,11 +114,10 @@ uint32_t NativeStacks::AddressMap::At(uint64_t address) const {
   return address < piece.end ? piece.image : kNoImage;
 }
 
-// The binary mapped at each stack's innermost address. Addresses are used anew after dlclose, so
-// there can be several: then the one that the same stream described last before the stack, or in
-// its next description, which a stream writes right after a stack that needs it. Where the stream
-// described none, the one that any described last. Each description is laid down once, whatever
-// there is of them.
+// The binary mapped at each stack's innermost address. Addresses are reused after dlclose, so there
+// can be several binaries. The stream's own last description before the stack counts, or its next
+// one: a stream writes it right after a stack that needs it. If the stream described none, the last
+// description of any stream counts. Each description is laid down once, whatever there is of them.
 std::vector<uint32_t> NativeStacks::FindImages() const {
   AddressMap all;
   for (uint32_t i = 0; i < images_.size(); ++i)

@@ -16,9 +16,9 @@
 #include "trace/symbolize/native_symbols.h"
 
 // A live file defines its strings, stacks and threads as it goes, numbered within each stream. The
-// reader goes over every stream twice: the first pass enters all definitions into the tables of the
-// Trace and notes, in order, which table entry each became; later passes, which stream events, take
-// the entries off that log. So ids that a writer uses anew resolve rightly, and the tables are
+// reader goes over every stream twice. The first pass enters all definitions into the tables of the
+// Trace and logs, in order, the table entry of each. Later passes, which stream events, take the
+// entries from that log. So ids that a writer uses anew resolve rightly, and the tables are
 // complete before the first event is seen.
 namespace vramscope::trace {
 
@@ -43,8 +43,8 @@ class LocalIds {
  private:
   uint32_t FindSparse(uint64_t local) const;
 
-  // Ids are small and dense, but all kinds may share one counter and the file may lie: a table
-  // grows only in proportion to what is in it, and ids beyond go to a map.
+  // Ids are small and dense, but all kinds may share one counter and a file may be false: a table
+  // grows only in proportion to its contents, and larger ids go to a map.
   std::vector<uint32_t> dense_ = std::vector<uint32_t>(1);
   std::unordered_map<uint64_t, uint32_t> sparse_;
   size_t count_ = 0;
@@ -57,7 +57,7 @@ struct StreamIds {
   LocalIds scopes;
 };
 
-// What the first pass noted for one stream, in order of the definitions.
+// The first pass's log of one stream, in order of the definitions.
 using DefinitionLog = std::vector<uint32_t>;
 
 // Python stacks of one stream, as far as only the first pass needs them.
@@ -85,13 +85,13 @@ class PythonStacks {
 // binaries that were mapped are described by any of its threads, often after the stack.
 class NativeStacks {
  public:
-  // Where a stack's table entry goes in the logs of its file.
+  // The place of a stack's table entry in the logs of its file.
   struct Slot {
     size_t stream = 0;
     size_t log_index = 0;
   };
 
-  // What a stack and a described binary take, for the reader's budget.
+  // The memory of a stack and of a described binary, for the reader's budget.
   static constexpr uint64_t kBytesOfStack = 96;
   static uint64_t BytesOf(const format::Image& image) {
     return 512 + 2 * (image.path.size + image.build_id.size);
@@ -123,14 +123,14 @@ class NativeStacks {
     std::string build_id;
     bool operator<(const Image& other) const;
   };
-  // Which image a stream described, and how many stacks there were then.
+  // An image that a stream described, and the number of stacks at that time.
   struct Mention {
     uint32_t image;
     size_t stack_count;
   };
   static constexpr uint32_t kNoImage = 0xffffffff;
 
-  // Which binary was last mapped at an address: each new mapping covers the older ones.
+  // Finds the binary that was last mapped at an address: each new mapping covers the older ones.
   class AddressMap {
    public:
     void Cover(const Image& image, uint32_t id);

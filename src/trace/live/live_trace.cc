@@ -349,8 +349,8 @@ void LiveTrace::BuildProcesses() {
         process.rank = rank;
     }
   }
-  // Where a process ends. After exec a number has two processes: the first ends where the second
-  // begins, the exit is the last one's.
+  // Finds the end of each process. After exec a number has two processes: the first ends where the
+  // second begins, the exit is the last one's.
   std::vector<int64_t> ends(processes_.size());
   std::vector<bool> has_exit(processes_.size());
   for (auto& [pid, incarnations] : processes_by_pid_) {

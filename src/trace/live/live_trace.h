@@ -45,7 +45,7 @@ class LiveTrace : public Trace {
   // them, in this order.
   const std::vector<LiveFile>& files() const { return files_; }
   const FileContext& context(size_t file) const { return contexts_[file]; }
-  // What is later was not looked at.
+  // Later events were not read.
   int64_t until_ns() const { return until_ns_; }
   bool is_running(uint32_t pid) const {
     return std::find(running_.begin(), running_.end(), pid) != running_.end();

@@ -23,9 +23,9 @@
 
 namespace vramscope::trace {
 
-// What a first walk over a stream and the skim of a chunk have in common. Both ignore the resulting
-// events: they collect which devices, stacks and texts occur, and a skim must leave the same state
-// as a walk. `Pass` has AddDevice(int64_t local) besides what a Converter asks for.
+// Shared by the first walk over a stream and the skim of a chunk. Both ignore the resulting events:
+// they collect which devices, stacks and texts occur, and a skim must leave the same state as a
+// walk. `Pass` has AddDevice(int64_t local) besides what a Converter asks for.
 template <class Pass>
 class FirstLook : public Converter<Pass> {
  public:
@@ -68,7 +68,7 @@ class FirstLook : public Converter<Pass> {
   bool On(const format::ScopeIs&, Event*) { return false; }
 
  protected:
-  // What was seen before tells nothing of what comes.
+  // The device before a gap is not valid after it.
   void ForgetDevice() { last_device_ = format::kNoDevice; }
 
  private:
@@ -80,7 +80,7 @@ class FirstLook : public Converter<Pass> {
 // The part of the first pass that does not depend on earlier chunks: nearly all chunks of a long
 // recording define nothing, and are scanned in parallel.
 
-// What the first pass takes from a chunk without definitions.
+// The results of the first pass for a chunk without definitions.
 struct ChunkSkim {
   struct Used {
     uint64_t id = 0;
@@ -123,7 +123,7 @@ struct SampledProcess {
   std::string executable;
 };
 
-// What the first pass learns about one file; later passes need no more than this and the file.
+// The results of the first pass for one file; later passes need only this and the file.
 struct FileScan {
   std::vector<DefinitionLog> logs;  // one a stream
   std::vector<TickClock::Anchor> anchors;
@@ -133,7 +133,7 @@ struct FileScan {
   std::vector<SampledProcess> sampled;
   std::map<uint32_t, uint64_t> listed;  // by pid: ticks at which NVML last had a figure of it
   uint64_t event_count = 0;
-  uint64_t last_ticks = 0;  // of the latest event; the header's start if there is none
+  uint64_t last_ticks = 0;             // of the latest event; the header's start if there is none
   std::optional<uint64_t> past_ticks;  // where a ring's history begins
 };
 
@@ -145,8 +145,8 @@ struct ScanTables {
   LossCounter* losses;
   NativeSymbols* symbols;  // null: native functions stay without names
 
-  // The entry of a thread. One that was known without a name gets it; a known thread under another
-  // name is another thread (the kernel uses numbers anew).
+  // The entry of a thread. A known thread without a name gets it. A known thread with another name
+  // is another thread (the kernel reuses numbers).
   ThreadId AddThread(ProcessId process, uint32_t tid, std::string_view name);
 };
 

@@ -9,7 +9,7 @@
 namespace vramscope::trace {
 namespace {
 
-// What is beyond is damage, or so rare that it may cost a walk.
+// Larger ids are damage, or so rare that they may cost a walk.
 constexpr uint64_t kMaxId = 1 << 20;
 constexpr size_t kMaxDevices = 64;
 constexpr size_t kMaxTexts = 4096;
@@ -28,7 +28,7 @@ class UseCounter {
       used_.push_back(id);
     return true;
   }
-  // What was counted, which is forgotten here.
+  // Returns the counts and resets them.
   std::vector<ChunkSkim::Used> Take() {
     std::vector<ChunkSkim::Used> all;
     all.reserve(used_.size());

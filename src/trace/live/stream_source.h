@@ -16,7 +16,7 @@
 
 namespace vramscope::trace {
 
-// What later passes need to know about the file that a stream belongs to.
+// The facts about a stream's file that later passes need.
 struct FileContext {
   const LiveFile* file = nullptr;
   const TickClock* clock = nullptr;

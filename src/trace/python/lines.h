@@ -72,11 +72,10 @@ class Cells {
     std::string name() const { return "In[" + std::to_string(number) + "]"; }
   };
 
-  // What all such files of the directory say; what is damaged or too large is left out.
+  // Reads all such files of the directory; damaged or too large parts are left out.
   static Cells Read(const std::string& directory);
   // As much of a file's text as is right: format::kCellsStart, then "NUMBER BYTES FILE\n", BYTES of
-  // source, "\n", and so on.
-  // Of a file name that was said before the later one counts.
+  // source, "\n", and so on. If a file name occurs twice, the later one counts.
   void Parse(std::string_view text);
 
   bool empty() const { return cells_.empty(); }

@@ -150,7 +150,7 @@ class NativeSymbols::Binary {
       // Hand-written assembly has no sizes: such a symbol reaches to the next one.
       functions_.push_back({address - bias_, symbol.st_size != 0 ? symbol.st_size : room, name});
     }
-    // Of several names for one address any will do, but always the same.
+    // Several names for one address are equivalent, but the choice must be stable.
     std::sort(functions_.begin(), functions_.end(), [](const Function& a, const Function& b) {
       return a.begin != b.begin ? a.begin < b.begin : std::strcmp(a.name, b.name) > 0;
     });

@@ -11,7 +11,7 @@
 
 namespace vramscope::util {
 
-// Which segment holds an address, by 2 MiB page: constant time however many segments live. Ranges
+// Finds the segment of an address, by 2 MiB page: constant time for any number of segments. Ranges
 // begin and end anywhere, so a page has a short chain of the ranges that touch it:
 //
 //   page number -> node -> node -> ...        node: {begin, end, segment}
