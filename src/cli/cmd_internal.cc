@@ -20,7 +20,7 @@
 
 #include "cli/commands.h"
 #include "output/terminal.h"
-#include "pipeline/compact/compactor.h"
+#include "pipeline/compact/compaction.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
 #include "record/live_file_writer.h"

@@ -26,7 +26,7 @@ struct RecordingOptions {
 };
 inline constexpr uint64_t kNoOverflowBound = UINT64_MAX;
 
-// As VRAMSCOPE_OPTIONS carries them: see src/probe/session/config.h.
+// As VRAMSCOPE_OPTIONS carries them: see src/probe/session/session.h.
 std::string OptionsText(const RecordingOptions& options);
 
 // Absolute path of libvramscope_probe.so: $VRAMSCOPE_PROBE, else ../lib beside this binary, which

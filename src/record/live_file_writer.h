@@ -16,7 +16,10 @@
 // error code and not a SIGBUS. Written records survive SIGKILL of the launcher.
 namespace vramscope::cli {
 
-// Not thread-safe.
+//   launcher.vrl   header | chunk header | record | record | ...      one chunk after the other
+//   Write()        1. the record's bytes, 2. committed_bytes and seal in one pwrite(2)
+//
+// A reader that comes between the two does not see the record yet. Not thread-safe.
 class LiveFileWriter {
  public:
   // `file` was made for it just now, in a directory that is open: see util/owned_file.h.

@@ -18,6 +18,10 @@ namespace vramscope::cli {
 
 // The target of a recording: its name, the live directory beside it, and the launcher's own live
 // file in that directory.
+//
+//   Choose()   checks that NAME.vram can be written
+//   Open()     makes NAME.vram.d with session.json, manifest and launcher.vrl; the program starts
+//   Finish()   turns NAME.vram.d into NAME.vram, removes it, and reports
 class RecordingPlace {
  public:
   RecordingPlace() = default;

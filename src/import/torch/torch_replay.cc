@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "util/generated_code.h"
+#include "util/text.h"
 
 namespace vramscope::imports {
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trace/live/live_trace.h"
+#include "util/status.h"
 
 // The past of a ring (docs/RING.md): old chunks of a live file become a file of their own that has
 // of them what is still to be known. It has the live file's format and streams. Their chunks
@@ -108,5 +109,20 @@ void RewriteStream(const trace::LiveFile& file,
                    size_t number,
                    std::vector<uint8_t>* out,
                    LossSums* lost);
+
+// The error where space could not be given back.
+inline constexpr char kHeldByReader[] = "somebody reads the recording, and has not ended";
+
+struct CompactOptions {
+  std::string directory;
+  uint64_t to_bytes = 0;              // of the live files
+  bool drop = false;                  // quickly, without a look for peaks
+  std::vector<std::string> instants;  // kept by the compaction before: FILE:DEVICE:NS
+};
+
+// Run by `vramscope run --ring` from time to time, in another process (docs/RING.md): old chunks of
+// the live files become past files, and their space is given back. Prints the instants that are
+// kept, for the launcher to hand to a drop.
+util::Status Compact(CompactOptions options);
 
 }  // namespace vramscope::compact

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/compact/compactor.h"
-
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/session/config.h"
-
 #include <cstring>
+
+#include "probe/session/session.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/session/config.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "probe/session/session.h"
 #include "probe/session/tables.h"
 
 namespace vramscope::probe {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "probe/session/config.h"
+#include "probe/session/session.h"
 
 namespace vramscope::probe {
 

@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "format/layout.h"
-#include "pipeline/compact/compactor.h"
+#include "pipeline/compact/compaction.h"
 #include "record/child_process.h"
 #include "record/watch/watches.h"
 #include "util/size_text.h"

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "resolve/attribute/owners.h"
-#include "util/generated_code.h"
+#include "util/text.h"
 
 namespace vramscope::resolve {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "resolve/attribute/frames.h"
 #include "resolve/attribute/owners.h"
-#include "util/generated_code.h"
+#include "util/text.h"
 
 namespace vramscope::resolve {
 namespace {

@@ -38,6 +38,10 @@ std::string WhyNamedFilesAreNotRead(const std::string& directory,
 
 // A live directory that is read. A process that gives space back in it (docs/RING.md), or removes
 // it after its recording is finished, holds an exclusive lock. Readers hold a shared lock.
+//
+//   NAME.vram.d/  session.json   the launcher's description of the session
+//                 manifest       the names of the live files, so that missing ones are noticed
+//                 *.vrl *.past   a live file a process (live_file.h), and what a ring keeps of it
 class LiveDirectory {
  public:
   // Waits for the lock. On a file system without locks it does not wait.

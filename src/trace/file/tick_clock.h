@@ -12,6 +12,12 @@ namespace vramscope::trace {
 // Turns a writer's ticks into CLOCK_MONOTONIC nanoseconds: piecewise linear between the pairs of
 // clocks that it left in its file, and along the nearest piece outside them. Never decreasing, so
 // that it does not change the order of stamps.
+//
+//   ns  |              ,-' the last piece goes on
+//       |        ____o'
+//       |    _o-'          o  a pair: the file header's, one a chunk, Anchor records
+//       | o-'          x       x  a pair that does not fit the others is left out
+//       +----------------- ticks
 class TickClock {
  public:
   struct Anchor {

@@ -10,6 +10,9 @@ namespace vramscope::util {
 // Finds the id of an equal value among values that the caller keeps in a vector: an open-addressed
 // table of ids that knows neither the values nor their type. Each id is stored with a part of its
 // hash, so that values are rarely compared in vain.
+//
+//   values, the caller's:  0 "a" | 1 "b" | 2 "c"
+//   slots:                 - | 2, tag | - | - | 0, tag | 1, tag | - | -
 class InternTable {
  public:
   // `equal(id)` compares the value with the one of `id`, `hash_of(id)` hashes a stored one (used
