@@ -16,8 +16,8 @@ struct PythonStack {
 };
 
 // The calling thread's Python stack. Takes no GIL and no lock, allocates nothing; about 15 ns and
-// two a frame when the stack is known already. Where the program has used the nearest cache for
-// other things since, each frame costs up to 5 ns: two lines of it and two of its code object.
+// two a frame when the stack is known already. If the program has used the nearest cache for other
+// things since, each frame costs up to 5 ns: two lines of it and two of its code object.
 PythonStack CapturePython(Stream& stream);
 
 inline uint32_t CapturePythonStack(Stream& stream) {

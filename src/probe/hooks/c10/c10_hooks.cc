@@ -10,10 +10,10 @@
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
-// PyTorch's allocators. Every block that a caching allocator hands out or takes back is reported
+// PyTorch's allocators. A caching allocator reports every block that it gives out or takes back
 // through c10::reportMemoryUsageToProfiler, and every CPU tensor's storage comes from
-// c10::alloc_cpu; both calls cross a library border, so these definitions, being preloaded, come
-// first. PyTorch is not needed to build this: the names are the mangled ones (Itanium C++ ABI).
+// c10::alloc_cpu. Both calls cross a library border, so these preloaded definitions come first.
+// PyTorch is not needed to build this: the names are the mangled ones (Itanium C++ ABI).
 //
 // The wrappers are not noexcept: alloc_cpu throws where memory is short, and that passes through.
 namespace vramscope::probe {
@@ -53,8 +53,8 @@ VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackIfWanted(Stream& stream) {
 }
 
 // On a GPU also where the first blocks of a kind are given out. The workspaces of cuBLAS and cuDNN
-// are blocks like others, made once in the middle of an operation and kept: only the native stack
-// tells them from its output, which can be of the same size.
+// are blocks like others, made once in the middle of an operation and kept. Only the native stack
+// distinguishes them from the operation's output, which can have the same size.
 VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackAtEarlySight(Stream& stream,
                                                          const PythonStack& stack,
                                                          const AutogradNode& node,
@@ -71,7 +71,8 @@ constinit std::atomic<ReportOomFn> g_report_oom{nullptr};
 constinit std::atomic<AllocCpuFn> g_alloc_cpu{nullptr};
 constinit std::atomic<FreeCpuFn> g_free_cpu{nullptr};
 
-// Where the driver may go unseen, they alone say that the allocator took or gave back memory.
+// If calls to the driver go unseen, only these totals show that the allocator took or gave back
+// memory.
 VRAMSCOPE_ALWAYS_INLINE void NoteTotals(Stream& stream,
                                         uint64_t now,
                                         int device,

@@ -15,8 +15,8 @@ constinit std::atomic<uint32_t> g_watch_mask{0};
 
 namespace {
 
-// The live blocks, in the order in which they came, and a table that finds them by address. What
-// came back stays in the list until that is full; then the rest moves together. Mapped once, at its
+// The live blocks, in the order in which they came, and a table that finds them by address. Freed
+// blocks stay in the list until it is full; then the rest is moved together. Mapped once, at its
 // largest size; the unused part costs nothing.
 constexpr uint32_t kLeastBlocks = 1 << 14;
 constexpr uint32_t kMostBlocks = 1 << 20;

@@ -23,7 +23,7 @@ struct alignas(64) WatchedDevice {
   std::atomic<int64_t> allocated{0}, reserved{0};
   // The most at an event since they were taken; kNoPeak where there was none.
   std::atomic<int64_t> peak_allocated{kNoPeak}, peak_reserved{kNoPeak};
-  // Of all events, since the process began.
+  // All events since the process began.
   std::atomic<int64_t> bytes_given{0}, bytes_back{0}, blocks_given{0}, blocks_back{0};
 };
 extern constinit WatchedDevice g_watched[kWatchedDevices];
@@ -48,7 +48,7 @@ void WatchCpuFree(void* block);
 
 // The following by one thread at a time.
 
-// Begins to watch it. What it holds already, where that is known.
+// Begins to watch it. `allocated`, `reserved`: what the device holds already, if known.
 void WatchDevice(int device, int64_t allocated, int64_t reserved);
 // In a child after fork: the holder of the list's lock is gone.
 void WatchForked();

@@ -16,7 +16,7 @@
 //   private export tables         untouched: what goes through them shows in the readings
 namespace vramscope::probe {
 
-// Where a library that is opened is the CUDA driver, it is loaded before that in the same way
+// If a library to be opened is the CUDA driver, it is loaded before that in the same way
 // (RTLD_NOLOAD still loads nothing), kept, and the wrappers are put in. A driver that was loaded as
 // a part of something else is found at the next opening or at the end. Its unseen calls are a loss.
 extern const Source kCudaSource;

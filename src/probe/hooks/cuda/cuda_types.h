@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the wrappers need of cuda.h, written down here so that the probe builds without a CUDA
+// The types of cuda.h that the wrappers need, repeated here so that the probe builds without a CUDA
 // toolkit. Enumerations are ints, handles are opaque pointers, structures have the fields that are
 // read. cuda_abi_test.cc compares all of it with the real header where there is one.
 namespace vramscope::probe::cuda {

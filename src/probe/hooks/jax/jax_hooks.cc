@@ -66,8 +66,8 @@ Object MakeDescribe() {
   return function;
 }
 
-// (device, text), or null. Where a signal handler of the program's raised meanwhile, its error is
-// left to be passed on.
+// (device, text), or null. If a signal handler of the program raised an exception meanwhile, the
+// exception is left for the program.
 Object Describe() {
   if (g_jax.describing || g_jax.descriptions >= kMostDescriptions)
     return nullptr;
@@ -138,7 +138,7 @@ bool Observe(Object message) {
   return true;
 }
 
-// In place of the class's __init__, which is `plain`.
+// Replaces the class's __init__, which is `plain`.
 Object Init(Object plain, Object arguments, Object keywords) {
   Object const result = g_api.PyObject_Call(plain, arguments, keywords);
   if (result == nullptr || Observe(Argument(arguments, 1)))

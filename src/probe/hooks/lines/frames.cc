@@ -18,11 +18,11 @@ constexpr int kThreads = 256;
 constexpr uint32_t kMostMarks = 1 << 18;
 constexpr int64_t kSampledExecutions = 3;
 
-// What a device held when the line began, and the most since.
+// The bytes that a device held when the line began, and the peak since.
 struct OpenLine {
   int64_t allocated, bytes_given, bytes_back, blocks_given, blocks_back;
   int64_t peak_allocated, peak_reserved;
-  // Of the whole call so far, and the line that had it.
+  // The peak of the call so far, and the line that had it.
   int64_t call_peak_allocated, call_peak_reserved;
   int32_t call_peak_line;
 };

@@ -12,7 +12,7 @@ Function* g_functions = nullptr;
 
 namespace {
 
-// Code object -> its first function. What is removed leaves the rest of its chain in place.
+// Code object -> its first function. Removing an entry keeps the rest of its chain in place.
 struct Entry {
   Object code;
   int32_t first;
@@ -40,7 +40,7 @@ uint32_t SlotOf(Object code) {
          (kEntries - 1);
 }
 
-// Of that code, or the free one where it belongs.
+// The entry of that code, or the free one for it.
 Entry& EntryOf(Object code) {
   uint32_t i = SlotOf(code);
   while (g_entries[i].code != nullptr && g_entries[i].code != code)
@@ -110,7 +110,7 @@ void ClearFunction(int32_t id) {
     function.Of(target).peak_allocated = kNoPeak;
     for (int32_t i = 0; i < function.line_count; ++i) {
       LineFigures& line = *function.Line(target, function.first_line + i);
-      // Those that can be negative.
+      // These figures can be negative.
       line.peak_allocated = line.peak_reserved = line.allocated = line.reserved = kNoPeak;
     }
   }

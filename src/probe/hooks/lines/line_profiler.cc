@@ -12,8 +12,8 @@
 namespace vramscope::probe {
 namespace {
 
-// What is needed beyond PythonApi. From 3.12 on events come from sys.monitoring, and the trace
-// functions are not used; before, those are the only way.
+// Functions beyond PythonApi. From 3.12 on events come from sys.monitoring, and the trace functions
+// are not used; before, those are the only way.
 using TraceFn = int (*)(Object self, Object frame, int what, Object argument);
 struct TraceApi {
   int (*PyCode_Addr2Line)(Object, int);
@@ -21,7 +21,8 @@ struct TraceApi {
   int (*PyFrame_GetLineNumber)(Object);
   Object (*PyFrame_GetCode)(Object);
   void (*PyEval_SetTrace)(TraceFn, Object);
-  // Of another thread. Not in the public API; what has no such function traces its own thread only.
+  // Sets it for another thread. Not in the public API; what has no such function traces its own
+  // thread only.
   int (*_PyEval_SetTrace)(Object thread, TraceFn, Object);
   int (*PyObject_SetAttr)(Object, Object, Object);
 

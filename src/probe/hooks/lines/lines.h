@@ -10,23 +10,23 @@
 // GIL, which is its lock.
 namespace vramscope::probe {
 
-// Of one line on one of its profiler's devices. Python reads it as an array of 64-bit numbers
-// (python/vramscope/_line_tracer.py has the same list).
+// The figures of one line on one of its profiler's devices. Python reads it as an array of 64-bit
+// numbers (python/vramscope/_line_tracer.py has the same list).
 struct LineFigures {
   int64_t hits;
   // The most of all executions.
   int64_t peak_allocated, peak_reserved;
   int64_t allocated, reserved;  // at its end
   int64_t bytes_given, bytes_back, blocks_given, blocks_back;
-  // Of all executions together.
+  // The sum of all executions.
   int64_t net, gross;
-  // What a call of the function allocated in this line and had not freed when it returned: the most
-  // of all calls.
+  // The bytes that a call of the function allocated in this line and had not freed when it
+  // returned: the most of all calls.
   int64_t grown;
   int64_t grown_in_call;  // adds it up
 };
 
-// Of a function on one device; comes before its lines.
+// The figures of a function on one device; they come before its lines.
 struct FunctionFigures {
   int64_t calls;
   int64_t peak_allocated, peak_line;
@@ -91,7 +91,7 @@ Object InnermostCode(Object frame);
 // with LeaveFunction() all the same.
 bool IsTooDeep();
 
-// That device is watched from now on: lines that are open begin there with what it holds now.
+// The device is watched from now on: open lines begin with what it holds now.
 void BeginDevice(int device);
 
 // Nothing is profiled any more: the calls under way will not say when they end.

@@ -12,7 +12,7 @@
 namespace vramscope::probe::nvtx {
 namespace {
 
-// What a payload may say, by the names that NCCL gives its entries.
+// The fields of a payload, by NCCL's names for them.
 enum Field : size_t { kId, kRanks, kRank, kDevice, kFields };
 constexpr const char* kFieldNames[kFields] = {"NCCL communicator ID", "No. of ranks", "Rank",
                                               "CUDA device"};
@@ -49,7 +49,7 @@ struct Level {
 struct Ranges {
   Level levels[kMostLevels];
   uint32_t depth;
-  // What was asked for since ncclGroupStart is done by ncclGroupEnd, which says nothing.
+  // ncclGroupEnd does the work that was requested since ncclGroupStart, and names nothing itself.
   uint32_t group_depth;
   uint64_t group_id;
   bool group_is_mixed;
@@ -97,7 +97,7 @@ Said Read(const EventAttributes* attributes) {
               static_cast<size_t>(attributes->payload_count));
 }
 
-// Which communicator a range is of that says nothing of it.
+// The communicator of a range that does not name one.
 uint64_t OfGroup(Ranges& ranges, const char* name, size_t size_bytes) {
   if (Is(name, size_bytes, "ncclGroupStart")) {
     if (ranges.group_depth++ == 0) {

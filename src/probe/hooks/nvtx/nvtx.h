@@ -37,11 +37,11 @@ const Registered* FromHandle(const void* handle);
 // one when they end, collectives when they begin. A range in which the driver gave memory leaves a
 // record; all others cost a few loads and stores of the thread's own.
 
-// That domain was made. Its handle is never dereferenced.
+// A domain was made. Its handle is never dereferenced.
 void NoteDomain(const void* domain, const char* name, size_t size_bytes);
 bool IsNccl(const void* domain);
 
-// Where in a payload of that shape what we need is.
+// Finds the needed fields in a payload with that schema.
 void NoteSchema(const SchemaAttributes* schema);
 
 // A range of NCCL's, by its attributes and its name.

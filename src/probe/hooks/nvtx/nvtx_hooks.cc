@@ -231,9 +231,9 @@ const void* DomainCreateW(const wchar_t* name) {
   return CreateDomain(Text(name), __builtin_return_address(0));
 }
 
-// Of the payload extension. A payload is made of the program's own types, and its message is
-// somewhere in it: these ranges and marks have no name. A range that was pushed without a payload
-// may be popped with one, as NCCL's are.
+// The functions of the payload extension. A payload is made of the program's own types, and its
+// message is somewhere in it: these ranges and marks have no name. A range that was pushed without
+// a payload may be popped with one, as NCCL's are.
 void MarkPayload(const void* domain, const void*, size_t) {
   DomainMarkEx(domain, nullptr);
 }
@@ -334,7 +334,7 @@ using namespace vramscope::probe;
 
 namespace {
 
-// What was preloaded is in the program's own scope. Where the probe only found its way here by the
+// Preloaded functions are in the program's own scope. If the probe was only loaded through the
 // environment variable, the process is not recorded.
 template <class Function>
 bool IsPreloaded(const char* name, Function* function) {

@@ -4,8 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// What an NVTX injection needs of nvtx3/nvToolsExt.h, written down here so that the probe builds
-// without a CUDA toolkit. nvtx_abi_test.cc compares it with the real headers where there are some.
+// The parts of nvtx3/nvToolsExt.h that an NVTX injection needs, repeated here so that the probe
+// builds without a CUDA toolkit. nvtx_abi_test.cc compares them with the real headers if it finds
+// them.
 //
 // NVTX is a header: each binary that uses it has an instance of its own. At its first call an
 // instance loads the library that NVTX_INJECTION64_PATH names and calls InitializeInjectionNvtx2
@@ -91,7 +92,7 @@ struct PayloadData {
   const void* data;
 };
 
-// What a payload is made of, as the program registers it.
+// The layout of a payload, as the program registers it.
 inline constexpr uint64_t kFirstStaticSchema = 1 << 24;
 inline constexpr uint64_t kEntryInt = 5;
 inline constexpr uint64_t kEntryUint64 = 18;
@@ -130,8 +131,8 @@ enum class PayloadId : uint32_t {
   kRangePopPayload = 4,
 };
 
-// What push and pop return where no tool keeps track of levels. The probe says the same, so that a
-// program sees no difference.
+// The result of push and pop if no tool tracks levels. The probe says the same, so that a program
+// sees no difference.
 inline constexpr int kNoPushPopTracking = -2;
 
 }  // namespace vramscope::probe::nvtx

@@ -7,7 +7,7 @@
 #include "probe/session/session.h"
 #include "probe/stack/python/api.h"
 
-// What agent.cc, agent_builtins.cc and steps.cc share. All of it is called with the GIL.
+// Shared by agent.cc, agent_builtins.cc and steps.cc. All of it is called with the GIL.
 namespace vramscope::probe {
 
 // Tells the agent of tensors that no known module has, a list; it looks for their modules. False
@@ -32,7 +32,7 @@ bool StepsPrepare();
 // In a forked child.
 void StepsForget();
 
-// What agent.cc, which runs the agent, and agent_builtins.cc, which serves it, share.
+// Shared by agent.cc, which runs the agent, and agent_builtins.cc, which serves it.
 
 inline constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
 
@@ -50,7 +50,7 @@ class WorkTime {
   int64_t thread_ns_ = 0;
 };
 
-// What is not atomic is used under the GIL alone.
+// Members that are not atomic are used under the GIL alone.
 struct Agent {
   std::atomic<bool> asked{false};
   // Searches can be long: they rest by themselves, so that they keep nothing else waiting.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agent.py can call: it finds names, and these functions write them.
+// The functions that agent.py can call: it finds names, and these functions write them.
 #include <cstring>
 
 #include "base/clock.h"
@@ -173,8 +173,8 @@ Object InSetUp(Object, Object) {
 }
 
 // scan_is_due(why: 0 for a refusal alone, 1 where a model is built, 2 in any case, 3 at the end,
-// where a scan that is known to be short needs no rest): whether all that lives is to be looked
-// through for modules that nothing leads to yet, such as the layers in a list that is being made.
+// where a short scan needs no rest): whether to scan all live objects for modules that are not
+// reachable yet, such as the layers in a list that is being made.
 Object ScanIsDue(Object, Object argument) {
   const long why = g_api.PyLong_AsLong(argument);
   const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
@@ -235,9 +235,9 @@ Object IsModuleObject(Object, Object object) {
 }
 
 // collected(gc.get_objects, a class or None): of all objects those of that class, or the modules. A
-// process has millions of objects. The list of them lives in here alone, where no other thread
-// runs: while it does each object has a reference more, and a tuple that a thread is making
-// (PySequence_Tuple) may have but one when it gets its size.
+// process has millions of objects. The list exists only in this function, where no other thread
+// runs. While it exists each object has one more reference, and a tuple that a thread is making
+// (PySequence_Tuple) must have only one when it gets its size.
 Object Collected(Object, Object const* values, ptrdiff_t count) {
   const Arguments arguments{values, count};
   Object const get_objects = arguments[0];
@@ -425,10 +425,10 @@ Object HasName(Object, Object tensor) {
   return g_api.Truth(parameter != nullptr && parameter->owner != 0);
 }
 
-// Whether this thread has functorch's state, without which no transform (vmap, grad) is under way.
-// peek_interpreter_stack makes one if there is none, and from then on each node of the graph
-// copies it: 250,000 instructions a step of a 48-layer MLP. at::functorch::functorchTLSAccessor()
-// makes nothing; what it refers to is a smart pointer, whose first word is the state's address.
+// Whether this thread has functorch's state, without which it runs no transform (vmap, grad).
+// peek_interpreter_stack makes one if there is none, and from then on each node of the graph copies
+// it: 250,000 instructions a step of a 48-layer MLP. at::functorch::functorchTLSAccessor() makes
+// nothing: it returns a smart pointer, whose first word is the state's address.
 Object MayTransform(Object, Object) {
   using Accessor = const void* const& (*)();
   static Accessor accessor = nullptr;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMaxSamples = 4;
 
-// What get_current_node() gives: its result comes through a hidden pointer.
+// The result of get_current_node(), which is returned through a hidden pointer.
 struct NodeReference {
   const char* node;
   char* control;  // libstdc++'s reference counts, where nodes are held by std::shared_ptr

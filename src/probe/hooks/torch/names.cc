@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 1024;
 
-// What a name said last.
+// The last record of a name.
 struct Said {
   uint64_t key;
   uintptr_t address;

@@ -7,9 +7,9 @@
 #include "probe/session/stream.h"
 #include "probe/stack/python/api.h"
 
-// What a tensor is made of, read from memory: no method of a tensor is called, because modes,
-// subclasses and tracers would see the call. Where the fields lie is found out once, by looking for
-// known values in tensors of our own.
+// The parts of a tensor, read from memory: no method of a tensor is called, because modes,
+// subclasses and tracers would see the call. The positions of the fields are found once, by looking
+// for known values in tensors of our own.
 namespace vramscope::probe {
 
 struct Storage {
@@ -33,10 +33,10 @@ struct Part {
 // nothing below does anything.
 bool CalibrateTensors(Object samples, Object classes);
 // The same for sparse tensors, after it: a list of two tuples (TensorImpl, StorageImpl of its
-// indices, of its values). Where that fails, sparse gradients have no names.
+// indices, of its values). If that fails, sparse gradients have no names.
 bool CalibrateSparse(Object samples);
 // After it: where a tensor's part of its storage lies. A list of tuples (TensorImpl, number of the
-// first element, elements, number of their type). Where that fails, names are of whole storages.
+// first element, elements, number of their type). If that fails, names are of whole storages.
 bool CalibrateParts(Object samples);
 bool TensorsKnown();
 
@@ -44,10 +44,10 @@ bool TensorsKnown();
 uintptr_t TensorImplOf(Object tensor);
 // On the CPU: whether PyTorch's allocator gave it; otherwise it is a mapped file or foreign memory.
 bool IsOfAllocator(const Storage& storage);
-// Of a TensorImpl. False if it has no storage, or the storage no memory.
+// The storage of a TensorImpl. False if it has no storage, or the storage no memory.
 bool StorageOf(uintptr_t impl, Storage* storage);
 Part PartOf(const Storage& storage);
-// Of a TensorImpl; 0 if that is not known.
+// The elements of a TensorImpl; 0 if unknown.
 uint64_t ElementsOf(uintptr_t impl);
 // Bytes of one element; 0 if that is not known.
 uint64_t ElementBytesOf(uintptr_t impl);

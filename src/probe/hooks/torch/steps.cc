@@ -103,7 +103,7 @@ bool IsUnknown(Object tensor) {
   if (impl == 0 || !StorageOf(impl, &storage))
     return false;
   const Parameter* const parameter = FindParameter(tensor, impl);
-  // One that moved did so with its model: buffers and aliases moved too.
+  // A parameter that moved did so with its model: buffers and aliases moved too.
   return parameter == nullptr || (g_search_again && parameter->owner == 0) ||
          (parameter->owner != 0 && parameter->address != storage.address);
 }

@@ -168,14 +168,14 @@ T At(uintptr_t address, uint32_t offset) {
   return ReadAt<T>(reinterpret_cast<const void*>(address), offset);
 }
 
-// Of the tensor that a distributed one's TensorImpl, which has no memory, is around.
+// The storage of the tensor that a distributed tensor's TensorImpl wraps; the latter has no memory.
 bool StorageOfPart(uintptr_t impl, Storage* storage) {
   constexpr uintptr_t kFlags = 1;
   if (g_layout.impl_python == 0)
     return false;
   auto* const object =
       reinterpret_cast<Object>(At<uintptr_t>(impl, g_layout.impl_python) & ~kFlags);
-  // One that C++ alone has touched has no Python object.
+  // A tensor that only C++ has touched has no Python object.
   if (object == nullptr || TensorImplOf(object) != impl)
     return false;
   const Owned local(LocalTensorOf(object));

@@ -11,9 +11,9 @@
 #include "probe/stack/python/api.h"
 #include "probe/stack/stacks.h"
 
-// Autograd numbers its nodes, each thread from 0 on. The number that a thread's next node will get,
-// recorded with what forward allocates, and the number of the node under way, recorded with what
-// backward allocates, join the two without a hook on any tensor.
+// Autograd numbers its nodes, each thread from 0 on. Forward's allocations are recorded with the
+// number of the thread's next node, backward's with the number of the current node. The two numbers
+// join them without a hook on any tensor.
 namespace vramscope::probe {
 
 // The library with PyTorch's C++ functions.
@@ -25,7 +25,7 @@ struct AutogradState {
   std::atomic<void (*)(void*)> get_current{nullptr};  // torch::autograd::get_current_node
   std::atomic<bool> node_seen{false};                 // one was looked at and is what it should be
   uint32_t sequence = 0;                              // Node: its number
-  // Where libtorch_cpu keeps each thread's next number; module 0: not known.
+  // The position of each thread's next number in libtorch_cpu; module 0: unknown.
   size_t tls_module = 0;
   size_t tls_next = 0;
 };
@@ -87,8 +87,8 @@ struct TorchState {
   TorchSet* modules = nullptr;  // those that have a name; set before `names`
   // Memory of their parameters and buffers.
   std::atomic<TorchSet*> named{nullptr};
-  // An optimizer's step names the gradients. Where a second backward ends without one (before the
-  // first step: the first), the agent does.
+  // An optimizer's step names the gradients. If a second backward ends without one (before the
+  // first step: the first), the agent names them.
   std::atomic<bool> in_backward{false};
   std::atomic<bool> steps_seen{false};
   std::atomic<uint32_t> backwards_since_step{0};
@@ -132,12 +132,11 @@ void TorchNamedIsFreed();
 
 extern const Source kTorchSource;
 
-// What TorchKnowsModule() asks where nothing is noted, or a module is built or moved.
+// Answers TorchKnowsModule() if no result is noted, or if a module is built or moved.
 VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen);
 
-// Whether no module runs below that stack, or one that has a name. What was found is noted beside
-// the stack, which is at hand, so that the set is asked again only after something was taken out of
-// it.
+// Whether no module runs below that stack, or one that has a name. The result is noted beside the
+// stack, which is at hand. So the set is asked again only after something was taken out of it.
 VRAMSCOPE_ALWAYS_INLINE bool TorchKnowsModule(const PythonStack& stack) {
   const KnownStack& known = *stack.known;
   const uint32_t seen = g_torch.modules->taken_out() + 1;

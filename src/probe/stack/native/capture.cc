@@ -8,7 +8,7 @@
 #include "probe/stack/native/unwind.h"
 #include "probe/stack/stacks.h"
 
-// Where this library begins and ends, from the linker.
+// The begin and end of this library, from the linker.
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
@@ -90,7 +90,8 @@ int WriteImage(dl_phdr_info* info, size_t, void* data) {
 bool DescribeBinariesOf(Stream& stream, const uintptr_t* pcs, size_t depth) {
   uint64_t begin = 1, end = 0;  // of the binary before
   for (size_t i = 0; i < depth; ++i) {
-    // Where a call that does not return ends a binary, its return address is another one's.
+    // If a call that does not return is the last code of a binary, its return address belongs to
+    // another binary.
     const uintptr_t pc = pcs[i] - 1;
     if (pc >= begin && pc < end)
       continue;
@@ -108,7 +109,7 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t pc) {
   return ((hash << 31 | hash >> 33) ^ pc) * 0x9e3779b97f4a7c15u;
 }
 
-// Where binaries were unloaded, the same addresses are other functions.
+// After binaries were unloaded, the same addresses can be other functions.
 uint64_t FirstHash() {
   return HashMix(2, CodeGeneration());
 }

@@ -49,7 +49,7 @@ bool ParseCie(ByteRange segment, const uint8_t* entry, Cie* cie) {
   if (*augmentation == 'z') {
     cie->has_augmentation = true;
     ByteCursor data(cursor.Take(cursor.Uleb()));
-    // What the letters say lies in `data`, in their order; the text's zero was seen above.
+    // The letters describe `data`, in their order; the text's zero was seen above.
     while (*++augmentation != '\0') {
       switch (*augmentation) {
         case 'R':

@@ -25,8 +25,8 @@ struct ByteRange {
 inline constexpr uint8_t kPointerOmitted = 0xff;
 inline constexpr uint8_t kPointerTableOfInt32 = 0x3b;  // datarel, sdata4
 
-// Reads a range of bytes from its beginning on. What would be past the end reads as zero, and the
-// cursor is not ok() from there on.
+// Reads a range of bytes from its beginning on. Reads past the end return zero, and the cursor is
+// not ok() from there on.
 class ByteCursor {
  public:
   explicit ByteCursor(ByteRange range) : at_(range.begin), end_(range.end) {}
@@ -163,7 +163,7 @@ struct CodeModule {
   ByteRange SegmentAround(const uint8_t* at) const;
 };
 
-// Where the caller's value of a register is, CFA being the stack pointer before the call.
+// The rule for the caller's value of a register. CFA is the stack pointer before the call.
 struct CfiRule {
   enum Kind : uint8_t {
     kSame,             // not touched

@@ -9,8 +9,9 @@
 
 namespace vramscope::probe {
 
-// What almost every frame needs to find its caller, in one word: the stack pointer before the call
-// (the CFA) from rsp or rbp, and where rbp was saved. The return address is below the CFA.
+// The facts that almost every frame needs to find its caller, in one word: the stack pointer before
+// the call (the CFA) from rsp or rbp, and the place where rbp was saved. The return address is
+// below the CFA.
 class UnwindRow {
  public:
   enum Kind : uint64_t {
@@ -26,7 +27,7 @@ class UnwindRow {
   constexpr UnwindRow() = default;
   explicit constexpr UnwindRow(uint64_t bits) : bits_(bits) {}
   explicit constexpr UnwindRow(Kind kind) : bits_(kind) {}
-  // Of the code at `rules`' address.
+  // The row for the code at `rules`' address.
   explicit UnwindRow(const CfiRules& rules);
 
   uint64_t bits() const { return bits_; }

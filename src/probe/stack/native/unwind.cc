@@ -12,7 +12,7 @@ namespace {
 
 constinit RowCache g_rows{};
 
-// What must survive a call, and where this thread is.
+// The registers that survive a call, and the current position of this thread.
 Registers RegistersOf(const WalkStart& start) {
   Registers registers{};
   registers.Put(kRegisterRbx, start.rbx);
@@ -37,7 +37,7 @@ VRAMSCOPE_NOINLINE UnwindRow LearnRow(uintptr_t pc, uint64_t generation) {
   return row;
 }
 
-// Where a walk is.
+// The current position of a walk.
 struct Frame {
   uintptr_t pc;
   uintptr_t rsp;
@@ -57,7 +57,7 @@ class WalkLog {
   explicit WalkLog(NativeStackCache::Walk* walk) : walk_(walk) { walk_->read_count = 0; }
 
   void Read(uintptr_t address, uint64_t value) { Add(address, value); }
-  // Where rbp was found last. It matters once the walk goes by it.
+  // The place where rbp was last found. It matters once the walk goes by it.
   void RbpIsAt(uintptr_t address) { rbp_at_ = address; }
   void GoesBy(uint64_t rbp) {
     if (rbp_at_ != 0)

@@ -32,7 +32,7 @@ struct NativeWalk {
   WalkEnd end;
 };
 
-// Where a walk begins: what the processor's registers are there.
+// The registers at the start of a walk.
 struct WalkStart {
 #if defined(__x86_64__)
   uintptr_t pc, rsp, rbp, rbx, r12, r13, r14, r15;
@@ -94,8 +94,8 @@ bool DescribeModule(uintptr_t pc, dl_phdr_info* info);
 uint64_t SeenModules();
 // Grows when binaries were unloaded: cached facts about code may then be about other code.
 uint64_t CodeGeneration();
-// To be called before a library is loaded: code can only come to the addresses of other code after
-// that was unloaded. Takes the loader's lock for a moment.
+// Must be called before a library is loaded: new code can only come to the addresses of code that
+// was unloaded before. Takes the loader's lock for a moment.
 void NoteUnloadedModules();
 
 }  // namespace vramscope::probe

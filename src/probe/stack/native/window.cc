@@ -48,8 +48,8 @@ uintptr_t ThreadControlBlock() {
 
 }  // namespace
 
-// The kernel copies the new signal mask before it looks at what is to be done with it, which is
-// nothing it knows: EFAULT says that the 8 bytes cannot be read, EINVAL that they can.
+// The kernel copies the new signal mask before it checks the operation, which is invalid: EFAULT
+// means that the 8 bytes cannot be read, EINVAL that they can.
 bool IsReadable(uintptr_t address) {
   const int saved_errno = errno;
   constexpr int kNothing = -1;

@@ -31,8 +31,8 @@ class StackWindow {
     span_ = Span();
   }
 
-  // Where the calling thread's own stack ends, if it was found and `stack_pointer` is on it; else
-  // 0.
+  // The end of the calling thread's own stack, if it is known and `stack_pointer` is on it;
+  // otherwise 0.
   VRAMSCOPE_ALWAYS_INLINE static uintptr_t OwnEnd(uintptr_t stack_pointer) {
     const Known& known = t_known;
     return stack_pointer - known.low < known.high - known.low ? known.high : 0;
@@ -47,7 +47,7 @@ class StackWindow {
   }
 
  private:
-  // Of the thread's own stack; low: as deep as it was ever seen.
+  // The thread's own stack; low: the lowest address seen so far.
   struct Known {
     uintptr_t low;
     uintptr_t high;

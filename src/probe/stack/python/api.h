@@ -144,11 +144,11 @@ inline Object Argument(Object arguments, ptrdiff_t n) {
 }
 
 // ---- the garbage collector
-// Python's garbage collector counts allocations, and collects when there were enough. What the
-// probe allocates must not count: collections would come earlier than without it.
+// Python's garbage collector counts allocations, and collects when there were enough. Allocations
+// of the probe must not count: collections would come earlier than without it.
 
 // Finds the counts, once, in the memory of the interpreter, and proves them by an allocation. The
-// calling thread holds the GIL. Where they cannot be found a CollectorPause does nothing.
+// calling thread holds the GIL. If the counters cannot be found, a CollectorPause does nothing.
 void CollectorPrepare();
 
 // The calling thread is the only one of a forked child.
@@ -171,7 +171,7 @@ class CollectorPause {
 void ReleaseLater(Object object);
 
 // Reads memory of this process at an uncertain address: a wrong address is an error and not a
-// fault. One system call a read.
+// fault. Each read is one system call.
 struct SafeReader {
   template <class T>
   bool Get(const char* address, T* value) const {

@@ -10,14 +10,14 @@
 #include "probe/stack/python/walk.h"
 #include "probe/stack/stacks.h"
 
-// Finds the interpreter and proves the layout before the first use: the walk by offsets must give
-// the same code objects and instructions as CPython's own functions, read with process_vm_readv so
-// that a wrong offset is an error and not a fault.
+// Finds the interpreter and verifies the layout before the first use: the walk by offsets must give
+// the same code objects and instructions as CPython's own functions. It reads with
+// process_vm_readv, so that a wrong offset is an error and not a fault.
 namespace vramscope::probe {
 namespace {
 
-// What is needed before it is known whether this Python can be read: stable since 3.9 or (GetLasti)
-// absent before 3.11.
+// Functions that are needed before this Python is known to be readable: stable since 3.9 or
+// (GetLasti) absent before 3.11.
 struct FirstApi {
   int (*is_initialized)();
   int (*gil_check)();
@@ -337,7 +337,7 @@ void PythonObserveOpening(const char* file) {
   } else {
     GiveUp(python, kNotAsExpected);
   }
-  // Where it imports a module, that counts as it does when the program does so.
+  // A module that it imports counts as if the program imported it.
   const bool imports = !g_api.Load() || g_api.PyDict_GetItemString(g_api.PyImport_GetModuleDict(),
                                                                    "atexit") == nullptr;
   if (imports)
@@ -353,7 +353,7 @@ void ObserveOpening(const Opening& opening) {
     PythonObserveOpening(opening.file);
 }
 
-// What was found out of the interpreter is noted again.
+// Notes again what was found out about the interpreter.
 void BeginLate() {
   const bool ready = g_python.ready.load(std::memory_order_acquire);
   const char* const trouble = g_python.trouble.load(std::memory_order_relaxed);

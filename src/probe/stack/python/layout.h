@@ -9,7 +9,7 @@
 
 namespace vramscope::probe {
 
-// Where one CPython version keeps what a stack needs. Byte offsets in the structs named on the
+// The offsets that a stack needs in one CPython version. Byte offsets in the structs named on the
 // right.
 struct PythonLayout {
   uint32_t tstate_frame;    // PyThreadState: the current frame, or the _PyCFrame that holds it
@@ -126,7 +126,7 @@ inline constexpr PythonLayout kPython313 = [] {
 
 // The layout of `version_hex` (PY_VERSION_HEX), from CPython's headers for 3.9 to 3.12 and from the
 // table that newer interpreters carry at the head of _PyRuntime (`runtime`, may be null). False
-// when the version is not known. What comes back is a claim: it is verified before use.
+// when the version is not known. The result is a claim: it is verified before use.
 bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* layout);
 
 // Offsets common to every supported version on 64-bit machines.

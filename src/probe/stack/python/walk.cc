@@ -29,8 +29,8 @@ VRAMSCOPE_NOINLINE bool IsModuleType(const char* type, std::atomic<uintptr_t>* s
   return is_module;
 }
 
-// What a frame got first, null if it takes nothing: there, what a call left behind may be found,
-// and be gone.
+// The first argument of a frame, null if it takes nothing: the slot may then hold a leftover object
+// that no longer exists.
 VRAMSCOPE_ALWAYS_INLINE uint64_t FirstArgument(const PythonLayout& layout,
                                                const char* frame,
                                                const char* code) {
@@ -86,9 +86,8 @@ uintptr_t ModuleInSetUp(const PythonLayout& layout,
   return self;
 }
 
-// Code objects are freed and their memory used again, so the address alone does not name one. What
-// is added lies in one cache line of the object.
-// Not multiplied: what it is added to is.
+// Code objects are freed and their memory used again, so the address alone does not name one. The
+// added fields are in one cache line of the object. Not multiplied: what it is added to is.
 VRAMSCOPE_ALWAYS_INLINE uint64_t Fingerprint(const PythonLayout& layout, const char* code) {
   // The first line, and a field beside it that the same function always has.
   const auto line = ReadAt<uint64_t>(code, layout.code_firstlineno);
@@ -101,9 +100,9 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char
   return HashMix(reinterpret_cast<uintptr_t>(code), Fingerprint(layout, code));
 }
 
-// One frame's share of a stack's hash. It depends on nothing before it, so that the processor works
-// on many frames at once; only the chain in AddToHash() is serial. A pointer to an instruction says
-// which code object that is, an index does not.
+// The share of one frame in a stack's hash. It depends on nothing before it, so that the processor
+// works on many frames at once; only the chain in AddToHash() is serial. A pointer to an
+// instruction says which code object that is, an index does not.
 VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
                                            const RawPythonFrame& frame) {
   uint64_t place = frame.instruction;

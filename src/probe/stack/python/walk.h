@@ -35,8 +35,8 @@ struct PythonRuntime {
 };
 extern PythonRuntime g_python;
 
-// Which frames run a method of a torch.nn.Module. Written once, the names last, when all of it has
-// been proved; until then the names are null, which no function's name is.
+// Finds the frames that run a method of a torch.nn.Module. Written once, the names last, when all
+// of it has been proved; until then the names are null, which no function's name is.
 struct PythonModules {
   std::atomic<const char*> call{nullptr};     // Module.__call__'s code: its `self` is a module
   std::atomic<const char*> forward{nullptr};  // a name that methods of other classes have too
@@ -66,8 +66,9 @@ inline uint64_t Untagged(const PythonLayout& layout, uint64_t reference) {
   return reference & ~uint64_t{layout.reference_tags};
 }
 
-// One step of the walk: reads `*cursor` through Reader, moves it to the caller and says whether the
-// frame is a Python frame. Reader::Get<T>(address, T*) may fail (calibration) or be a plain load.
+// One step of the walk: reads `*cursor` through Reader, moves it to the caller, and returns whether
+// the frame is a Python frame. Reader::Get<T>(address, T*) may fail (calibration) or be a plain
+// load.
 template <class Reader>
 inline bool StepPythonFrame(const PythonLayout& layout,
                             const Reader& reader,

@@ -118,7 +118,7 @@ bool FillTables(const SymbolTable& table, bool redirect) {
       RememberWrapper(real, i + 1);
     g_real_hooks[i].store(real, std::memory_order_release);
   }
-  // What has a wrapper with --overflow alone.
+  // Entry points that have a wrapper with --overflow alone.
   constexpr size_t kMaxOthers = 16;
   ElfW(Sym) * others[kMaxOthers] = {};
   const size_t other_count =

@@ -25,15 +25,15 @@ struct OtherTools {
 // when a driver is found: it opens a file or two.
 void FindOtherTools(OtherTools* tools);
 
-// Where an entry point was asked for and is found, leads to its wrapper instead.
+// Replaces an entry point that the program asked for by its wrapper.
 void PutWrapper(void** function);
 
-// What PyTorch's allocator asks of the CUDA runtime. A runtime that ran before the probe came has
-// its own pointers into the driver, so its calls to the driver are not seen there. The allocator's
-// calls to the runtime are: they go by name, through slots of libc10_cuda.so that then point to
-// functions of runtime.cc. Where the driver's wrapper is called all the same, that one records.
-// Finds the real functions. A function that is missing, as without a shared runtime, is not
-// planned.
+// The functions of the CUDA runtime that PyTorch's allocator calls. A runtime that ran before the
+// probe came has its own pointers into the driver, so its calls to the driver are not seen there.
+// The allocator's calls to the runtime are: they go by name, through slots of libc10_cuda.so that
+// then point to functions of runtime.cc. If the driver's wrapper is called anyway, that one
+// records. Finds the real functions. A function that is missing, as without a shared runtime, is
+// not planned.
 void PlanRuntimeImports(ImportPlan* plan);
 
 // Whether opening `file` is opening the driver: "libcuda.so*" in any directory, or a link to it.

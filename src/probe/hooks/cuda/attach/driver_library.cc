@@ -44,7 +44,7 @@ bool Join(const char* directory, size_t directory_size, const char* file, char* 
 // The directories that the loader searches for an object, in order.
 class SearchPath {
  public:
-  // Of the object that holds `code`. False if the loader does not say.
+  // Reads the search path of the object that holds `code`. False if the loader does not say.
   bool Read(const void* code) {
     Dl_info info{};
     link_map* map = nullptr;
@@ -84,7 +84,7 @@ enum class Found {
   kForCaller  // in one that is searched for the caller alone
 };
 
-// Where the loader would look `file` up for code at `caller`.
+// Finds the file that the loader would open for `file` and code at `caller`.
 Found Search(const char* file, const void* caller, char* path) {
   SearchPath theirs;
   SearchPath ours;
@@ -127,7 +127,7 @@ bool ExpandOrigin(const char* file, const void* caller, char* out) {
   return slash != nullptr && Join(object, static_cast<size_t>(slash - object), file + token, out);
 }
 
-// What an ELF file on disk says in its dynamic section. Bounded reads, nothing mapped.
+// The dynamic section of an ELF file on disk. Bounded reads, nothing mapped.
 class ElfFile {
  public:
   explicit ElfFile(const char* path) : fd_(base::OpenFile(path, O_RDONLY)) {}

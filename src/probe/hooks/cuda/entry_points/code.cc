@@ -174,7 +174,7 @@ VRAMSCOPE_ALWAYS_INLINE CUresult LaunchConfigured(const CUlaunchConfig* configur
   return Launch<kId>(function, configuration, function, args...);
 }
 
-// One launch on several devices: known by the function of the first.
+// One launch on several devices: identified by the function of the first.
 template <HookId kId>
 CUresult LaunchOnDevices(CUDA_LAUNCH_PARAMS* launches, unsigned int count, unsigned int flags) {
   const CUfunction function = launches != nullptr && count != 0 ? launches->function : nullptr;

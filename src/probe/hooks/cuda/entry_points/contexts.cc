@@ -146,8 +146,8 @@ CUresult SetLimit(CUlimit limit, size_t value) {
         return Subject{.name = LimitName(limit), .detail = value};
       },
       limit, value);
-  // What a launch needs and the limit took away comes back with the next launch, also where it is
-  // not recorded now.
+  // Memory that the limit took away and a launch needs comes back with the next launch, also if
+  // that is not recorded.
   if (result == kSuccess)
     ForgetLaunches();
   return result;

@@ -85,8 +85,8 @@ CUresult FreeLinear(Address address) {
 }
 
 // ---- where the pages of managed memory are
-// It only begins to move pages: the next call that synchronises is read too. Of another device than
-// the current one nothing can be read before that is current.
+// It only begins to move pages: the next call that synchronises is read too. The free memory of
+// another device can only be read once that device is current.
 template <HookId kId, class... Args>
 CUresult MovePages(int device, Args... args) {
   const CUresult result = CallEstimated<kId>(

@@ -101,7 +101,7 @@ CUresult ActOnProcess(int pid, Args* args) {
   constexpr format::CheckpointKind kKind = GetKind(kId);
   HookCall<kId> call;
   const CUresult result = call(pid, args);
-  // What came back may differ by what the driver makes anew.
+  // The memory may come back with another size, because the driver makes parts of it anew.
   if (kKind == format::CheckpointKind::kUnlock && result == kSuccess)
     RequestReading(format::kNoDevice);
   if (!call.watching() || result != kSuccess)

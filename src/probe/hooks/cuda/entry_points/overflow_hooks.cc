@@ -19,8 +19,8 @@ constexpr uint64_t kLeftShare = 64;
 // Smaller requests share pages that are there already.
 constexpr size_t kLeastThatCounts = size_t{1} << 20;
 
-// What PyTorch's allocator was refused last by this thread; 0: nothing. It asks again for as much
-// once it has given back what it had cached.
+// The size that this thread's PyTorch allocator was last refused; 0: none. It asks again for as
+// much once it has given back what it had cached.
 constinit VRAMSCOPE_TLS uint64_t t_refused_bytes = 0;
 
 // Whether the driver has the memory, and would have too little left for itself.

@@ -19,7 +19,7 @@ namespace {
 // How a PoolCreate record says where the pool comes from.
 enum class PoolOrigin : uint8_t { kCreated = 0, kDefault = 1, kImported = 2 };
 
-// What a pool's bytes are to the device.
+// How a pool's bytes count on the device.
 enum class PoolCost : uint8_t {
   kReserved,  // what it holds
   kManaged,   // nothing: pages come with their use, and no process is charged for them
@@ -66,7 +66,7 @@ PoolSlot* FindPool(CUmemoryPool pool) {
   return g_pools.Find(Bits(pool));
 }
 
-// Where another thread is just inserting the pool: as soon as it has.
+// If another thread is just inserting the pool, waits until it has.
 PoolSlot* AwaitPool(CUmemoryPool pool) {
   constexpr int kMaxTurns = 8;
   for (int turn = 0; turn < kMaxTurns; ++turn) {
@@ -161,8 +161,8 @@ bool AskReserved(PoolSlot* slot, uint64_t since, bool others_may_change_it) {
   const bool known = handle != 0 && AskPool(pool, kPoolReservedCurrent, &reserved);
   if (reserved < last)
     since = g_shrinking_since.Earliest(since);
-  // What did not change may have changed twice, or another thread has written the change without
-  // knowing since when: device readings from then on show it or not, and so do NVML's, which other
+  // An unchanged figure may have changed twice, or another thread has written the change without
+  // its begin. Later readings of the device show the change or not, and so do NVML's, which other
   // processes take.
   const bool write = known &&
                      (reserved != last || WasReadSince(since) ||
@@ -388,7 +388,7 @@ CUresult DestroyPool(CUmemoryPool pool) {
   PoolSlot* const slot = call.watching() ? FindPool(pool) : nullptr;
   const bool removed = slot != nullptr && RemovePool(slot, pool);
   const CUresult result = call(pool);
-  // Where another one took its place meanwhile, it is not read until the next allocation.
+  // If another pool took its slot meanwhile, it is not read until the next allocation.
   if (removed && result != kSuccess)
     g_pools.Restore(slot, Bits(pool));
   if (!call.watching() || result != kSuccess)

@@ -21,7 +21,7 @@ CUresult DestroyStream(CUstream stream) {
   const CUresult result = CallEstimated<kId>(
       format::ImplicitKind::kStream, WriteWhen::kMoved,
       [=] { return Subject{.detail = Bits(stream)}; }, stream);
-  // What was being captured in it ends with it.
+  // A capture in it ends with it.
   if (result == kSuccess && NoteCaptureEnd(stream, false) && IsRecording()) {
     ReadPoolsAfterSynchronisation();
     CatchUpReading(CurrentPlace());

@@ -85,7 +85,7 @@ bool Claim(uint64_t bytes) {
   return has_room;
 }
 
-// One mapping in the making: what was not finished is undone.
+// One mapping under construction: an unfinished one is undone.
 class Mapping {
  public:
   explicit Mapping(uint64_t bytes) : bytes_(bytes) {}
@@ -236,7 +236,7 @@ void* FindOverflowWrapper(const char* name) {
 }
 
 CUdeviceptr TakeHostMemory(const Place& place, size_t size, uint64_t* taken_bytes) {
-  // What maps memory may be forbidden to a thread under capture.
+  // A thread under capture may not map memory.
   if (size == 0 || place.context == nullptr || place.device < 0 || IsAnyStreamCapturing())
     return 0;
   UnmapWhatWasFreedInCaptures();

@@ -48,7 +48,7 @@ struct HeldRange {
 bool FindHeld(CUdeviceptr address, HeldRange* range);
 // Whether one begins there.
 bool IsHeld(CUdeviceptr address);
-// As cuMemFree does it: waits for the device first. What the driver said.
+// As cuMemFree does it: waits for the device first. Returns the driver's result.
 CUresult ReleaseHeld(CUdeviceptr address);
 
 // The context is gone with all its memory.
@@ -64,8 +64,8 @@ void NoteOverflow(OverflowNote note, const char* call, CUresult result);
 
 // ---- what it is decided by
 
-// Whose call of the driver the thread is in: of the first binary on its native stack that is
-// neither the probe, nor the driver, nor the CUDA runtime.
+// The library whose call of the driver the thread is in: the first binary on its native stack that
+// is not the probe, the driver or the CUDA runtime.
 enum class Requester : uint8_t {
   kProgram,  // the program, or a library that is not listed
   kPyTorch,  // its caching allocator, which asks again after it has given back what it had cached

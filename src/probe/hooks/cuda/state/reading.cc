@@ -28,8 +28,8 @@ constinit std::atomic<uint64_t> g_last_free[kMaxDevices]{};
 constinit std::atomic<uint64_t> g_explicit_changes{0};
 constinit std::atomic<uint32_t> g_read_again{0};  // how often launches were forgotten
 
-// Estimates under way, and explicit changes that any thread, and this one, made meanwhile. One
-// that is never finished costs no more than the counting.
+// Estimates under way, and explicit changes that any thread, and this one, made meanwhile. An
+// estimate that is never finished costs only its counting.
 constinit std::atomic<int32_t> g_estimates{0};
 constinit std::atomic<uint32_t> g_changes_in_estimates{0};
 constinit VRAMSCOPE_TLS uint32_t t_own_changes = 0;
@@ -309,7 +309,7 @@ void FinishEstimate(HookId api,
   // The call may have made, changed or ended the context.
   const Place after_place = CurrentPlace();
   const FreeMemory after = ReadFreeMemory(after_place);
-  // What one thread gives back may hide what the call took meanwhile.
+  // Memory that one thread gives back may hide what the call took meanwhile.
   const bool hidden = OthersChanges() != before.others_changes;
   g_estimates.fetch_sub(1, std::memory_order_seq_cst);
   const bool both = before.known && after.known && place.device == after_place.device;

@@ -9,17 +9,18 @@
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/session/slot_table.h"
 
-// Which contexts this process has, and on which device each is. A fixed table without locks.
+// The contexts of this process, and the device of each. A fixed table without locks.
 namespace vramscope::probe::cuda {
 
-// Where a call acts: the calling thread's current context.
+// The place of a call: the calling thread's current context.
 struct Place {
   CUcontext context = nullptr;
   int32_t device = format::kNoDevice;
 };
 
-// Asks the driver for the current context. One that was never seen (made through a private export
-// table, or before the recording) is described here, as "primary context", which it is as a rule.
+// Asks the driver for the current context. A context that was never seen (made through a private
+// export table, or before the recording) is described here, as "primary context", which it usually
+// is.
 Place CurrentPlace();
 
 // Whether the device's primary context exists. Not where the driver cannot say.
