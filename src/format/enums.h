@@ -20,8 +20,8 @@ enum class MemoryKind : uint8_t {
   kHostRegistered = 6,  // cuMemHostRegister
   kIpcImport = 7,       // memory of another process, never added to a machine's total
   kExternal = 8,        // memory of a graphics client
-  kOverflow = 9,        // the host's, where cuMemAlloc would have failed (run --overflow); the
-                        // device: the one whose memory it replaces
+  kOverflow = 9,        // the host's, where cuMemAlloc would have failed (run --overflow);
+                        // device: whose memory it replaces
 };
 
 enum class ImplicitKind : uint8_t {

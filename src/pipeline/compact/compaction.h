@@ -11,8 +11,8 @@
 #include "trace/live/live_trace.h"
 #include "util/status.h"
 
-// The past of a ring (docs/RING.md): old chunks of a live file become a file of their own that has
-// of them what is still to be known. It has the live file's format and streams. Their chunks
+// The past of a ring (docs/FORMAT.md): old chunks of a live file become a file of their own that
+// has of them what is still to be known. It has the live file's format and streams. Their chunks
 // continue where it ends, so reading it is the same as reading the file.
 namespace vramscope::compact {
 
@@ -120,8 +120,8 @@ struct CompactOptions {
   std::vector<std::string> instants;  // kept by the compaction before: FILE:DEVICE:NS
 };
 
-// Run by `vramscope run --ring` from time to time, in another process (docs/RING.md): old chunks of
-// the live files become past files, and their space is given back. Prints the instants that are
+// Run by `vramscope run --ring` from time to time, in another process (docs/FORMAT.md): old chunks
+// of the live files become past files, and their space is given back. Prints the instants that are
 // kept, for the launcher to hand to a drop.
 util::Status Compact(CompactOptions options);
 

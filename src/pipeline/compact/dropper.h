@@ -13,7 +13,7 @@
 namespace vramscope::compact {
 
 // Decides what a ring keeps of a live file's oldest chunks where a compaction is too slow
-// (docs/RING.md). It reads these chunks once, and of the others what is as old: no names, no
+// (docs/FORMAT.md). It reads these chunks once, and of the others what is as old: no names, no
 // prices, no peaks. Allocations that are live at the cut, and those that were live at the instants
 // of earlier compactions, are kept with their names. Allocations that came and went between them
 // are counted as dropped.

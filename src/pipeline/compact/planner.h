@@ -18,10 +18,10 @@
 
 namespace vramscope::compact {
 
-// Decides what a ring keeps of the events that become past (docs/RING.md): so much that what lives
-// at the cut, and what lived at chosen instants, resolves as it would with all events. Allocations
-// that begin and end between two such instants are left out as a pair. So at any other instant the
-// kept bytes are at most the real ones, and peaks are preserved.
+// Decides what a ring keeps of the events that become past (docs/FORMAT.md): so much that what
+// lives at the cut, and what lived at chosen instants, resolves as it would with all events.
+// Allocations that begin and end between two such instants are left out as a pair. So at any other
+// instant the kept bytes are at most the real ones, and peaks are preserved.
 //
 // Feed it all events of the trace, then Finish().
 class CompactionPlanner {

@@ -36,7 +36,7 @@ std::string WhyNamedFilesAreNotRead(const std::string& directory,
                                     const SessionJson& session,
                                     std::span<const std::string> live_files);
 
-// A live directory that is read. A process that gives space back in it (docs/RING.md), or removes
+// A live directory that is read. A process that gives space back in it (docs/FORMAT.md), or removes
 // it after its recording is finished, holds an exclusive lock. Readers hold a shared lock.
 //
 //   NAME.vram.d/  session.json   the launcher's description of the session
