@@ -17,12 +17,12 @@ namespace {
 
 using tables::SiteRow;
 
-// A longer one is no name.
+// A longer text is not a name.
 constexpr size_t kMaxTextBytes = size_t{64} << 10;
-// What a row costs beside itself: its place in a table of hashes.
+// The cost of a row's entry in a hash table.
 constexpr uint64_t kInternBytes = 16;
 
-// Sums are no part of what a site is.
+// Sums do not distinguish sites.
 SiteRow KeyOf(SiteRow row) {
   row.allocated_bytes = row.allocated_count = 0;
   return row;
@@ -93,7 +93,7 @@ tables::AccountId Builder::Account(tables::ProcessId process, tables::DeviceId d
 }
 
 tables::SiteId Builder::Site(const SiteRow& row) {
-  // Nothing is kept any more; what was found so far stays as it is.
+  // Over budget: keeps the existing rows and adds no more.
   if (budget_.IsOver())
     return {};
   const auto next = static_cast<uint32_t>(out_.sites.size());
@@ -214,7 +214,7 @@ void Builder::EndRun(std::vector<Row>* rows, Run<Row>* run) {
   run->skipped = 0;
 }
 
-// They are no measure of these rows, which are another tool's too: not counted.
+// Another tool's samples do not measure these rows, so they are not compared.
 void Builder::Sample(tables::DeviceId device,
                      int64_t time_ns,
                      uint64_t used_bytes,
@@ -276,7 +276,7 @@ void Builder::Skip(std::string_view loss, uint64_t line, std::string_view why) {
   Lose(loss, 1);
 }
 
-// What the input has instead of memory.
+// What the input has instead of memory data.
 util::Status Builder::Nothing(const std::string& path) const {
   std::string why = why_empty_;
   if (why.empty() && !out_.losses.empty()) {
@@ -307,7 +307,7 @@ void Builder::Note(std::string_view key, std::string_view value) {
 void Builder::IsOfOneInstant(std::string_view what) {
   Note("clock", fmt::format("none in the file: it is of one instant, that of the {}", what));
   Note(tables::kInstantNote, what);
-  // In a picture an instant has no area.
+  // An instant would have no width in a plot.
   constexpr int64_t kShownNs = 1'000'000'000;
   Covers(last_ns_, last_ns_ + kShownNs);
 }

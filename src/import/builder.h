@@ -17,13 +17,12 @@
 
 namespace vramscope::imports {
 
-// More than any device has: what claims more is damaged. Sums of 4096 of them fit an int64_t.
+// More than any device has; larger values are damage. Sums of 4096 of them fit an int64_t.
 inline constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 
-// Makes the tables of a recording out of another tool's data. Equal texts, frames, stacks, sites,
-// accounts and counters are one row, whoever asks; what has no name is row 0. What is made is
-// charged to the budget of the input: an importer goes on without looking, and Finish() is the
-// error.
+// Makes the tables of a recording from another tool's data. Equal texts, frames, stacks, sites,
+// accounts and counters share a row; row 0 means "none". All rows are charged to the input's
+// budget. An importer need not check the budget: Finish() returns the error.
 //
 //   const auto account = builder.Account(builder.Process(4711), builder.Gpu(0));
 //   tables::SiteRow site = Builder::SiteOf(account);
@@ -33,34 +32,34 @@ inline constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 //   builder.Site(site)});
 class Builder {
  public:
-  // Both outlive it. `sink` gets the allocations.
+  // Both must outlive it. `sink` receives the allocations.
   Builder(tables::AllocationSink& sink, util::Budget& budget) : sink_(sink), budget_(budget) {
     names_.ChargeTo(&budget);
   }
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // ---- dictionaries. Any bytes will do for a text: what is no UTF-8 becomes U+FFFD.
+  // ---- dictionaries. A text may have any bytes: invalid UTF-8 becomes U+FFFD.
   tables::StringId Text(std::string_view text);
   std::string_view text(tables::StringId id) const { return names_.text(id); }
   tables::DeviceId Device(tables::DeviceKind kind, int32_t index);
   tables::DeviceId Gpu(int32_t index) { return Device(tables::DeviceKind::kGpu, index); }
-  // 0 where the input does not say its number.
+  // 0 if the input has no pid.
   tables::ProcessId Process(uint32_t pid);
   tables::ThreadId Thread(tables::ProcessId process, uint32_t tid);
-  // Process 0: the part of the device that is of no process that is known.
+  // Process 0: memory of the device without a known process.
   tables::AccountId Account(tables::ProcessId process, tables::DeviceId device);
   tables::FrameId Frame(const tables::FrameRow& row) { return names_.AddFrame(row); }
-  // `parent` is the stack of the caller; 0: it is the outermost frame.
+  // `parent`: the caller's stack; 0 for the outermost frame.
   tables::StackId Stack(tables::StackId parent, tables::FrameId frame) {
     return names_.AddStack(parent, frame);
   }
   tables::SiteId Site(const tables::SiteRow& row);
   tables::CounterId Counter(tables::SiteId site, tables::SegmentId segment = {});
-  // What free bytes of a segment stand under is up to the row; never one row twice.
+  // Adds a row, also if an equal one exists. The row's site is that of the segment's free bytes.
   tables::SegmentId Segment(const tables::SegmentRow& row);
 
-  // For what the calls above leave open: a device's name, a process's rank, a segment's end.
+  // For values that the calls above leave open: a device's name, a process's rank, a segment's end.
   tables::DeviceRow& device(tables::DeviceId id) { return out_.devices[id.value]; }
   tables::ProcessRow& process(tables::ProcessId id) { return out_.processes[id.value]; }
   tables::SegmentRow& segment(tables::SegmentId id) { return out_.segments[id.value]; }
@@ -70,51 +69,50 @@ class Builder {
   static tables::SiteRow SiteOf(tables::AccountId account,
                                 format::Part part = format::Part::kAllocated);
 
-  // ---- time. The earliest instant not before `at_ns` that no earlier call has returned: the time
-  // of a change of memory. Calls come in order of time; one that is earlier follows the last.
+  // ---- time. The time for a change of memory: the earliest unused instant from `at_ns` on. Calls
+  // are in time order; an earlier time becomes the instant after the last one.
   int64_t Tick(int64_t at_ns);
-  // A span of time that the recording has, beyond that of its rows.
+  // Extends the recording's time span beyond that of its rows.
   void Covers(int64_t from_ns, int64_t to_ns);
 
-  // ---- rows
-  // An allocation that ended, or (end_ns kNever, as it is by default) that nobody freed.
+  // ---- rows An allocation that ended, or was never freed (end_ns is kNever, the default).
   void Add(tables::AllocationRow row);
-  // By how much a counter changes.
+  // Changes a counter by `bytes`.
   void Step(tables::CounterId counter, int64_t time_ns, int64_t bytes);
-  // That a counter now stands at so many bytes.
+  // Changes a counter to `bytes`.
   void Set(tables::CounterId counter, int64_t time_ns, uint64_t bytes);
-  // That what the device has in use changed: a sample of before says nothing of after. Counters do
-  // it themselves.
+  // The device's memory changed, so an earlier sample is not valid from here on. Counters call this
+  // themselves.
   void Change(tables::DeviceId device, int64_t time_ns);
-  // What a tool said of a whole device, or of a process on it, with what the rows say then. Of
-  // equal readings in a row the first and the last are kept: the figure changed between two rows.
+  // A tool's reading of a device, or of a process on it, beside the rows' sum at that time. Of
+  // consecutive equal readings, the first and the last are kept.
   void Sample(tables::DeviceId device, int64_t time_ns, uint64_t used_bytes, int64_t ledger_bytes);
   void ProcessSample(tables::AccountId account,
                      int64_t time_ns,
                      uint64_t used_bytes,
                      int64_t ledger_bytes);
   void Mark(int64_t time_ns, std::string_view name, tables::ProcessId process);
-  // The next iteration of a process: it begins where the one before ends, the first at `begin_ns`.
+  // The next iteration of a process. It begins at the end of the previous one; the first at
+  // `begin_ns`.
   void Iteration(tables::ProcessId process, int64_t number, int64_t begin_ns, int64_t end_ns);
   void OutOfMemory(const tables::OutOfMemoryRow& row);
   void Event() { ++out_.session.event_count; }
 
-  // ---- trust
-  // Rows of the same name add up.
+  // ---- trust Losses of the same name add up.
   void Lose(std::string_view name, uint64_t count, uint64_t bytes = 0);
-  // Loses a row of the input. The first such row and its reason are a note, or, where nothing was
-  // imported, the error.
+  // Counts an unusable row of the input. The first such row and its reason become a note, or the
+  // error if nothing was imported.
   void Skip(std::string_view loss, uint64_t line, std::string_view why);
-  // Why the input holds no memory, for the error where nothing was imported.
+  // Why the input has no memory data, for the error if nothing was imported.
   void WhyEmpty(std::string_view why) { why_empty_ = why; }
   void Violate(tables::InvariantKind kind, std::string_view first);
   void Note(std::string_view key, std::string_view value);
-  // The input has no clock: a second stands for one of its `what`, as in "readings". `why` is the
+  // The input has no clock: a second represents one of its `what`, such as "readings". `why` is the
   // note.
   void CountSeconds(std::string_view what, std::string_view why);
-  // The input is of one instant and has no time: the `what`, "profile", was made then.
+  // The input is of one instant without a time, when the `what`, such as "profile", was taken.
   void IsOfOneInstant(std::string_view what);
-  // What the input does not hold, in a few words: "when memory was freed".
+  // What the input lacks, in a few words: "when memory was freed".
   void Lacks(std::string_view what);
 
   void SetName(std::string_view name);
@@ -122,22 +120,22 @@ class Builder {
 
   bool IsOver() const { return budget_.IsOver(); }
   util::Budget& budget() { return budget_; }
-  // Sorts what has an order, and gives processes and accounts the spans of the recording where
-  // nobody set them. `path` stands in errors. An error too where nothing was imported.
+  // Sorts the tables. Processes and accounts without a time span get the recording's. Errors name
+  // `path`. Fails if nothing was imported.
   util::Result<tables::Tables> Finish(const std::string& path);
 
  private:
   static constexpr int64_t kUnset = INT64_MIN;
 
-  // The number of the row at `key`, which is made where there is none.
+  // The number of the row at `key`, which is added if it is missing.
   template <class Row, class Key>
   uint32_t Number(std::vector<Row>* rows, std::map<Key, uint32_t>* known, Key key, const Row& row);
-  // The last sample of a device or an account, while it repeats the row before it.
+  // The last sample of a device or account while it repeats the previous row.
   template <class Row>
   struct Run {
     bool any = false;
-    bool held = false;     // `last` is not among the rows
-    uint32_t skipped = 0;  // samples before `last` that never will be
+    bool held = false;     // `last` is not a row yet
+    uint32_t skipped = 0;  // equal samples before `last`, which get no row
     Row last;
   };
   template <class Row>

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// A Chrome trace of torch.profiler with profile_memory=True, plain or packed by gzip. Its events
-// stand in no order:
+// SPDX-License-Identifier: Apache-2.0 Reads a Chrome trace of torch.profiler with
+// profile_memory=True, plain or gzip. Its events are unordered:
 //
 //   {"ph": "i", "name": "[memory]", "pid": 4711, "tid": 4711, "ts": 1717.5, "args": {"Device Type":
 //   1,
@@ -9,8 +8,8 @@
 //   {"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 4711, "tid": 4711, "ts": 1717.1,
 //   "dur": 3.2}
 //
-// Bytes below zero are a free. The totals are PyTorch's own, after the event, and know of what was
-// allocated before the trace began. What an event lies within, on its thread, is its stack.
+// Negative bytes are a free. The totals are PyTorch's, after the event, and include memory
+// allocated before the trace. The events of the same thread that enclose an event are its stack.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -21,10 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "import/csv.h"
-#include "import/formats.h"
-#include "import/live_blocks.h"
-#include "import/step_ranges.h"
+#include "import/event_log.h"
+#include "import/import.h"
+#include "import/log_text.h"
 #include "util/json.h"
 #include "util/size_text.h"
 
@@ -35,10 +33,10 @@ using format::Part;
 using Token = util::JsonReader::Token;
 
 constexpr size_t kMostFrames = 256;
-constexpr double kMostUs = 4e15;  // also of stamps that count from 1970
+constexpr double kMostUs = 4e15;  // also for time stamps since 1970
 constexpr int32_t kMostDevices = 1024;
 
-// One of `traceEvents`, as far as it matters.
+// One of `traceEvents`: the fields that are used.
 struct Event {
   std::string phase, category, name;
   uint32_t pid = 0, tid = 0;
@@ -57,18 +55,18 @@ struct Change {
   tables::ThreadId thread;
 };
 
-// What was under way on a thread for a while.
+// A span of work on a thread.
 struct Span {
   tables::ThreadId thread;
   int64_t begin_ns = 0, end_ns = 0;
   tables::FrameId frame;
 };
 
-// One whose name may be an iteration's.
+// A span whose name may be an iteration's.
 struct NamedSpan {
   std::string name;
   tables::ProcessId process;
-  size_t span = 0;  // number of it
+  size_t span = 0;  // its number
 };
 
 class Trace {
@@ -84,7 +82,7 @@ class Trace {
   void Finish();
 
  private:
-  // What the totals of a device say beyond the blocks that are known.
+  // A device's totals less its known blocks.
   struct Pool {
     tables::SegmentId segment;
     tables::CounterId reserved, before;
@@ -112,7 +110,7 @@ class Trace {
 };
 
 int64_t NsOf(double us) {
-  // As a whole it has more digits than a double.
+  // An integer may have more digits than a double.
   const double whole_us = std::floor(us);
   return static_cast<int64_t>(whole_us) * 1000 + std::llround((us - whole_us) * 1000);
 }
@@ -184,7 +182,7 @@ void Trace::AddMemory(const Event& event) {
   change.address = *event.address;
   change.account = builder_.Account(process, on);
   change.thread = builder_.Thread(process, event.tid);
-  // Of CPU tensors PyTorch counts nothing.
+  // PyTorch has no totals for CPU tensors.
   if (gpu && event.allocated_bytes.value_or(UINT64_MAX) <= kMostBytes &&
       event.reserved_bytes.value_or(UINT64_MAX) <= kMostBytes) {
     change.allocated_bytes = event.allocated_bytes;
@@ -193,7 +191,7 @@ void Trace::AddMemory(const Event& event) {
   changes_.push_back(change);
 }
 
-// Spans of a thread that are open at a change, outermost first, are its stack.
+// The stack of a change is the spans open on its thread, outermost first.
 void Trace::FindStacks() {
   std::sort(spans_.begin(), spans_.end(), [](const Span& a, const Span& b) {
     return std::tuple(a.thread, a.begin_ns, -a.end_ns) <
@@ -247,7 +245,7 @@ Trace::Pool& Trace::PoolOf(tables::AccountId account) {
   return pool;
 }
 
-// What PyTorch counts and no block of the trace has was there before it.
+// Memory in PyTorch's totals without a block was allocated before the trace.
 void Trace::Balance(const Change& change, Pool* pool) {
   if (!change.allocated_bytes || !change.reserved_bytes)
     return;
@@ -277,7 +275,7 @@ void Trace::Apply(const Change& change, tables::StackId stack) {
   } else {
     const auto bytes = static_cast<uint64_t>(-change.bytes);
     const uint64_t freed_bytes = blocks_.Free(change.account.value, change.address, change.time_ns);
-    // What was allocated before the trace is known by the totals.
+    // The totals include memory allocated before the trace.
     if (freed_bytes == 0 && !change.allocated_bytes)
       builder_.Lose("frees of unknown allocations", 1, bytes);
     else if (freed_bytes != 0 && freed_bytes != bytes)
@@ -329,7 +327,7 @@ void Trace::Finish() {
   builder_.Lacks("names of parameters and layers");
 }
 
-// The members of an event, behind its bracket.
+// The members of an event, after its opening bracket.
 void ReadEvent(util::JsonReader* json, size_t depth, Event* event) {
   std::string key;
   bool in_args = false;
@@ -451,7 +449,7 @@ util::Status ReadChromeTrace(const Input& input, const Options&, Builder* builde
       json.Skip(token);
     }
   }
-  // Of a trace whose writer was killed the rest is as good.
+  // A truncated trace is valid up to its end.
   if (json.depth() > 0 && json.status().ok())
     builder->Lose("traces that are cut off at the end", 1);
   VRAMSCOPE_RETURN_IF_ERROR(json.status());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "import/formats.h"
 #include "tables/imported.h"
 #include "util/budget.h"
 

@@ -142,7 +142,7 @@ TEST_F(Builders, EqualRowsAreOne) {
   tables::SiteRow site = Builder::SiteOf(account);
   const auto plain = builder_.Site(site);
   builder_.Add({.begin_ns = builder_.Tick(0), .end_ns = tables::kNever, .bytes = 5, .site = plain});
-  EXPECT_EQ(plain, builder_.Site(site));  // its sums are no part of what it is
+  EXPECT_EQ(plain, builder_.Site(site));  // sums do not distinguish sites
   site.tag = builder_.Text("tag");
   EXPECT_NE(plain, builder_.Site(site));
 }

@@ -16,7 +16,7 @@
 namespace vramscope::imports {
 namespace {
 
-// What deflate can make of a byte at most; zstd could make far more.
+// Deflate's largest ratio; zstd's is far larger.
 constexpr uint64_t kMostRatio = 1032;
 constexpr uint64_t kMostBaseBytes = uint64_t{16} << 20;
 
@@ -41,7 +41,7 @@ util::Status Damaged(const std::string& path, const char* kind) {
       fmt::format("{}: the {} data is damaged or cut off: copy the file anew", path, kind));
 }
 
-// Several members, one after the other, are one file.
+// A file may have several consecutive members.
 class GzipStream : public ByteStream {
  public:
   GzipStream(const util::MappedFile& file, std::string path) : file_(file), path_(std::move(path)) {
@@ -60,7 +60,7 @@ class GzipStream : public ByteStream {
     const uInt room = state_.avail_out;
     while (ok_ && state_.avail_out == room) {
       if (ended_) {
-        // What follows the last member is padding, as gzip(1) sees it.
+        // Bytes after the last member are padding, as for gzip(1).
         if (bytes.size() - at_ < 2 || bytes[at_] != 0x1f || bytes[at_ + 1] != 0x8b) {
           over_ = true;
           return size_t{0};
@@ -97,7 +97,7 @@ class ZstdStream : public ByteStream {
  public:
   ZstdStream(const util::MappedFile& file, std::string path)
       : file_(file), path_(std::move(path)), state_(ZSTD_createDStream()) {
-    // A window of 128 MiB, as zstd(1) takes at most without --long.
+    // A window of 128 MiB, zstd(1)'s limit without --long.
     if (state_ != nullptr)
       (void)ZSTD_DCtx_setParameter(state_, ZSTD_d_windowLogMax, 27);
   }
@@ -131,7 +131,7 @@ class ZstdStream : public ByteStream {
   bool whole_ = true;  // a frame ended just there
 };
 
-// Ends with an error what is larger than so many bytes.
+// Fails beyond a number of bytes.
 class BoundedStream : public ByteStream {
  public:
   BoundedStream(std::unique_ptr<ByteStream> stream, std::string path, uint64_t limit_bytes)
@@ -172,7 +172,7 @@ void AppendUtf8(uint32_t code, std::string* out) {
   }
 }
 
-// Takes byte order marks away; what they say is UTF-16 becomes UTF-8.
+// Removes byte order marks, and converts UTF-16 to UTF-8 if they announce it.
 class TextStream : public ByteStream {
  public:
   explicit TextStream(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
@@ -198,7 +198,8 @@ class TextStream : public ByteStream {
  private:
   enum class Encoding : uint8_t { kUnknown, kBytes, kLittle, kBig };
 
-  // Of raw_ what can be told; the rest moves to its begin. At the end nothing is left.
+  // Converts complete characters of raw_ and moves the rest to its begin. At the end nothing
+  // remains.
   void Decode(bool at_end) {
     size_t used = 0;
     if (encoding_ == Encoding::kUnknown) {
@@ -251,7 +252,7 @@ class TextStream : public ByteStream {
   std::vector<char> raw_ = std::vector<char>(kPieceBytes);
   size_t raw_bytes_ = 0;
   std::string text_;
-  size_t at_ = 0;  // of text_, what was given
+  size_t at_ = 0;  // bytes of text_ that were returned
   Encoding encoding_ = Encoding::kUnknown;
   uint32_t high_ = 0;  // half of a surrogate pair
 };
@@ -345,7 +346,7 @@ bool LineReader::Next(std::string_view* line) {
   while (Fill()) {
     any = true;
     const std::string_view rest(buffer_.data() + at_, end_ - at_);
-    // Every byte of a log goes through here: find_first_of() would take ten times as long.
+    // Every byte of a log passes here; find_first_of() would be ten times slower.
     const auto found =
         std::find_if(rest.begin(), rest.end(), [](char c) { return c == '\n' || c == '\r'; });
     const auto end = static_cast<size_t>(found - rest.begin());
@@ -356,7 +357,7 @@ bool LineReader::Next(std::string_view* line) {
     at_ += part.size();
     if (end == rest.size())
       continue;
-    // A progress bar's carriage return ends a line, too; before a line end it is part of it.
+    // A carriage return (of a progress bar) ends a line too; "\r\n" is one line end.
     const bool is_return = rest[end] == '\r';
     is_ended_ = true;
     ++at_;

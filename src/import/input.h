@@ -11,7 +11,7 @@
 #include "util/file.h"
 #include "util/status.h"
 
-// What an importer reads: files that somebody sent, plain or compressed, in any encoding.
+// The input of an importer: an untrusted file, plain or compressed, in any encoding.
 namespace vramscope::imports {
 
 using util::ByteStream;
@@ -20,24 +20,24 @@ class Input {
  public:
   static constexpr size_t kHeadBytes = size_t{64} << 10;
 
-  // An error where it cannot be read, or is empty.
+  // Fails if the file cannot be read or is empty.
   static util::Result<Input> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   std::string name() const;  // the last part of the path
-  // On disk. The budget of whatever is made out of it.
+  // Size on disk; the budget of everything made from it.
   uint64_t file_bytes() const { return file_.bytes().size(); }
   bool is_compressed() const { return compression_ != Compression::kNone; }
-  // Where the file itself is the content: not compressed.
+  // Whether the file itself is the content: not compressed.
   std::span<const uint8_t> bytes() const { return file_.bytes(); }
   const util::MappedFile& file() const { return file_; }
 
-  // The content, unpacked: what a gzip or zstd file holds, which is at most so many times as large
-  // as the format of gzip allows.
+  // The unpacked content of a gzip or zstd file, limited to gzip's largest ratio.
   std::unique_ptr<ByteStream> Content() const;
-  // The content as text: UTF-16 (what PowerShell's `>` writes) becomes UTF-8, byte order marks go.
+  // The content as text. UTF-16 (written by PowerShell's `>`) becomes UTF-8; byte order marks are
+  // removed.
   std::unique_ptr<ByteStream> Text() const;
-  // How both begin.
+  // The begin of both.
   const std::string& head() const { return head_; }
   const std::string& text_head() const { return text_head_; }
 
@@ -53,22 +53,22 @@ class Input {
   std::string head_, text_head_;
 };
 
-// The lines of a text, whatever ends them, without that. Memory is bounded: of a line with more
-// than kMaxLineBytes the rest is left out.
+// Reads the lines of a text with any line ends, which are removed. Memory is bounded: lines are cut
+// at kMaxLineBytes.
 class LineReader {
  public:
   static constexpr size_t kMaxLineBytes = size_t{64} << 10;
 
   explicit LineReader(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
-  // False behind the last line, or where the input cannot be read: see status(). The line holds
+  // False after the last line, or if the input cannot be read: see status(). The line is valid
   // until the next call.
   bool Next(std::string_view* line);
-  // Of the line that Next() gave last, from 1.
+  // The number of the last line, from 1.
   uint64_t number() const { return number_; }
-  // Whether something of that line was left out.
+  // Whether that line was cut.
   bool was_cut() const { return was_cut_; }
-  // Whether that line has its end; the last one may have none.
+  // Whether that line had a line end; the last one may have none.
   bool is_ended() const { return is_ended_; }
   const util::Status& status() const { return status_; }
 
@@ -77,7 +77,7 @@ class LineReader {
 
   std::unique_ptr<ByteStream> stream_;
   std::string buffer_ = std::string(ByteStream::kPieceBytes, '\0');
-  size_t at_ = 0, end_ = 0;  // what of the buffer is not read yet
+  size_t at_ = 0, end_ = 0;  // unread part of the buffer
   std::string line_;
   uint64_t number_ = 0;
   bool was_cut_ = false, is_ended_ = false;

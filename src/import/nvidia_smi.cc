@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// What `nvidia-smi` prints again and again, in each of its forms:
+// SPDX-License-Identifier: Apache-2.0 Reads the repeated output of `nvidia-smi` in each of its
+// forms:
 //
 //   --query-gpu=... --format=csv          --query-gpu=memory.used --format=csv,noheader
 //   timestamp, index, memory.used [MiB]   230 MiB
@@ -10,8 +10,7 @@
 //   # Idx     MB     MB                   | N/A   36C    P8     9W /  70W |    450MiB / 15109MiB |
 //       0    450     10
 //
-// CSV may have no clock, no number of the device, no units and no header. Other lines may stand
-// before the first row.
+// CSV may lack clock, device number, units and header. Other lines may precede the first row.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,9 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "import/clock_text.h"
-#include "import/csv.h"
-#include "import/formats.h"
+#include "import/import.h"
+#include "import/log_text.h"
 #include "import/reading_log.h"
 #include "util/size_text.h"
 
@@ -34,7 +32,7 @@ constexpr char kNoFigures[] = "readings without a figure";
 constexpr char kNoFigureWhy[] =
     "nvidia-smi has no figure for memory.used: this GPU shares the system's memory, or the figure "
     "needs more rights";
-// Lines of a job's script before the first row.
+// The most lines of a job script before the first row.
 constexpr uint64_t kMostPreambleLines = 64;
 
 enum class Column : uint8_t {
@@ -91,7 +89,7 @@ bool Has(const std::vector<Column>& columns, Column column) {
   return std::find(columns.begin(), columns.end(), column) != columns.end();
 }
 
-// Empty where the line is no header of CSV.
+// Empty if the line is not a CSV header.
 std::vector<Column> HeaderOf(std::string_view line) {
   std::vector<Column> columns;
   for (const std::string& cell : SplitCsv(line))
@@ -109,7 +107,7 @@ std::vector<std::string> SplitBlanks(std::string_view line) {
   return words;
 }
 
-// "# gpu     pid  type    fb   command": empty where the line is no header of dmon or pmon.
+// "# gpu     pid  type    fb   command". Empty if the line is not a header of dmon or pmon.
 std::vector<Column> MonitorHeaderOf(std::string_view line) {
   line = Trimmed(line);
   if (!line.starts_with("#"))
@@ -126,7 +124,8 @@ struct Figure {
   bool has_unit = false;
 };
 
-// "230 MiB", "450MiB", "230": nvidia-smi leaves MiB out with `nounits`, and old ones say MB for it.
+// "230 MiB", "450MiB", "230": nvidia-smi omits MiB with `nounits`, and old versions write MB for
+// MiB.
 std::optional<Figure> FigureOf(std::string_view text) {
   text = Trimmed(text);
   uint64_t figure = 0;
@@ -149,8 +148,7 @@ bool HasUnit(std::string_view text) {
   return figure && figure->has_unit;
 }
 
-// "[N/A]", "[Not Supported]", "[Insufficient Permissions]", pmon's "-": it was asked and had no
-// answer.
+// "[N/A]", "[Not Supported]", "[Insufficient Permissions]", pmon's "-": the value is unavailable.
 bool IsNoAnswer(std::string_view text) {
   text = Trimmed(text);
   return text.starts_with("[") || text == "N/A" || text == "-";
@@ -162,15 +160,15 @@ bool IsProduct(std::string_view cell) {
                      [&](std::string_view brand) { return cell.starts_with(brand); });
 }
 
-// "6 %", "28.27 W", "50": a figure that is no memory.
+// "6 %", "28.27 W", "50": a figure other than memory.
 bool IsMeasure(std::string_view cell) {
   return IsNoAnswer(cell) ||
          (!cell.empty() && cell.find_first_not_of("0123456789. %WC") == std::string_view::npos);
 }
 
-// Columns of a CSV line without a header, by the form of its cells: one or two sizes with units are
-// memory.used and memory.total; without units, a stamp stands first and "index, used, total" or
-// the last of them behind it. Empty for any other line.
+// Guesses the columns of a CSV line without a header. One or two sizes with units are memory.used
+// and memory.total. Without units, a time stamp is first, then "index, used, total" or the last of
+// these. Empty for any other line.
 std::vector<Column> GuessColumns(std::string_view line) {
   const std::vector<std::string> cells = SplitCsv(line);
   std::vector<Column> columns(cells.size(), Column::kOther);
@@ -215,7 +213,7 @@ class Reader {
  public:
   Reader(const Options& options, Builder* builder) : log_(options, builder), builder_(*builder) {}
 
-  // `is_ended`: the line has its end; the last one of a monitor that was killed may have none.
+  // `is_ended`: the line has a line end; the last line of a killed monitor may have none.
   void Add(std::string_view line, uint64_t number, bool is_ended);
   bool HasRows() const { return form_ != Form::kUnknown; }
   bool GivesUp() const { return !HasRows() && preamble_lines_ > kMostPreambleLines; }
@@ -228,7 +226,7 @@ class Reader {
   bool FindForm(std::string_view line);
   void AddCells(const std::vector<std::string>& cells, uint64_t number, bool is_ended);
   void AddTableLine(std::string_view line, uint64_t number);
-  // "" where the cells are a reading.
+  // The reason why the cells are not a reading, or "".
   std::string Parse(const std::vector<std::string>& cells, bool is_ended, Reading* reading);
   bool AddCell(Column column, std::string_view cell, Reading* reading);
   void Skip(uint64_t line, std::string_view why) { builder_.Skip(kLostRows, line, why); }
@@ -239,11 +237,11 @@ class Reader {
   Form form_ = Form::kUnknown;
   std::vector<Column> columns_;
   bool is_guessed_ = false;
-  std::optional<bool> has_units_;  // the figures since the last header
-  bool is_unanswered_ = false;     // the row that is being read
+  std::optional<bool> has_units_;  // of the figures since the last header
+  bool is_unanswered_ = false;     // of the current row
   uint64_t unanswered_ = 0;
   uint64_t preamble_lines_ = 0, first_line_ = 1;
-  // Of the monitor's columns, and of the table.
+  // State of the monitor's columns and of the table.
   std::optional<int64_t> date_ns_, time_of_day_ns_, table_ns_;
   Reading table_row_;
 };
@@ -262,7 +260,7 @@ bool Reader::FindForm(std::string_view line) {
     return false;
   }
   has_units_.reset();
-  // Logs that were appended to each other have a header each, and so has each query of a loop.
+  // Each of several concatenated logs has a header, and so has each query of a loop.
   log_.EndBlock();
   return true;
 }
@@ -275,7 +273,7 @@ void Reader::Add(std::string_view line, uint64_t number, bool is_ended) {
       columns_ = GuessColumns(line);
       first_line_ = number;
     }
-    // A table's stamp stands above its head.
+    // A table's time stamp precedes its head.
     if (const auto time = ParseWallTime(line))
       table_ns_ = time->ns;
     is_guessed_ = !columns_.empty();
@@ -290,7 +288,7 @@ void Reader::Add(std::string_view line, uint64_t number, bool is_ended) {
     AddTableLine(line, number);
 }
 
-// False where it is no such cell.
+// False if the cell has another form.
 bool Reader::AddCell(Column column, std::string_view cell, Reading* reading) {
   switch (column) {
     case Column::kTime: {
@@ -363,7 +361,7 @@ std::string Reader::Parse(const std::vector<std::string>& cells, bool is_ended, 
              : columns_[i] == Column::kTime ? fmt::format("'{}' is no time", cell)
                                             : fmt::format("'{}' is no figure", cell);
   }
-  // A whole row ends its line, or ends with a unit.
+  // A complete row ends with a line end or a unit.
   if (!is_ended && columns_.back() == Column::kUsed && !is_unanswered_ && !HasUnit(cells.back()))
     return "the last line has no end: its figure may be cut off";
   return "";
@@ -372,8 +370,8 @@ std::string Reader::Parse(const std::vector<std::string>& cells, bool is_ended, 
 void Reader::AddCells(const std::vector<std::string>& cells, uint64_t number, bool is_ended) {
   Reading reading;
   std::string why = Parse(cells, is_ended, &reading);
-  // Loops add columns that their header does not name. The row is read if it makes sense without
-  // one of its cells, where units say which cell is a size.
+  // Loops in scripts add columns without a header. The row is accepted if it is valid without one
+  // of its cells and units show which cell is a size.
   for (size_t i = 0; !why.empty() && cells.size() == columns_.size() + 1 && i < cells.size(); ++i) {
     std::vector<std::string> fewer = cells;
     fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
@@ -406,7 +404,7 @@ void Reader::Take(Reading reading) {
   log_.Add(std::move(reading));
 }
 
-// A GPU has two lines: its number and name, then its memory.
+// A GPU has two lines: number and name, then memory.
 void Reader::AddTableLine(std::string_view line, uint64_t number) {
   line = Trimmed(line);
   if (const auto time = ParseWallTime(line)) {
@@ -417,7 +415,7 @@ void Reader::AddTableLine(std::string_view line, uint64_t number) {
     return;
   const size_t slash = line.find("MiB /");
   if (slash != std::string_view::npos) {
-    if (!table_row_.index)  // of a part of a GPU (MIG)
+    if (!table_row_.index)  // a part of a GPU (MIG)
       return;
     const std::string_view before = line.substr(0, slash);
     const std::string_view after = line.substr(slash + 5);

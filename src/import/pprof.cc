@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// What jax.profiler.save_device_memory_profile() writes: a profile of pprof
-// (github.com/google/pprof/blob/main/proto/profile.proto), packed by gzip, of what is alive at that
-// instant. Its values are `allocations` and `space`, its labels `kind` (buffer, executable) and
-// `device`. Any other heap profile with a value in bytes (Go's, tcmalloc's) is memory of the host.
+// SPDX-License-Identifier: Apache-2.0 Reads the output of
+// jax.profiler.save_device_memory_profile(): a gzip pprof profile
+// (github.com/google/pprof/blob/main/proto/profile.proto) of live memory. Its values are
+// `allocations` and `space`, its labels `kind` (buffer, executable) and `device`. Any other heap
+// profile with a value in bytes (Go, tcmalloc) is host memory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include "import/formats.h"
+#include "import/import.h"
 
 namespace vramscope::imports {
 namespace {
 
 constexpr size_t kMostFrames = 1024;
 
-// The fields of a message, as they stand.
+// Reads the fields of a message in file order.
 struct Field {
   uint32_t number = 0;
   uint64_t value = 0;      // of a varint
@@ -35,7 +35,7 @@ class Message {
  public:
   explicit Message(std::string_view bytes) : reader_(bytes.data(), bytes.size()) {}
 
-  // False at the end, and where it is damaged.
+  // False at the end or if the message is damaged.
   bool Next(Field* field) {
     *field = {};
     try {
@@ -195,7 +195,7 @@ bool Profile::AddFunction(std::string_view bytes) {
   return message.ok();
 }
 
-// The first value in bytes, of several the last that says what is in use.
+// The first value in bytes; if several are, the last one for memory in use.
 size_t Profile::BytesColumn() const {
   size_t found = value_types_.size();
   for (size_t i = 0; i < value_types_.size(); ++i) {
@@ -209,7 +209,7 @@ size_t Profile::BytesColumn() const {
   return found;
 }
 
-// Its values are `allocations` and `space`, and no other profiler's are.
+// Only JAX's values are `allocations` and `space`.
 bool Profile::IsJax() const {
   std::string names;
   for (const std::string_view bytes : value_types_) {
@@ -256,7 +256,7 @@ tables::AccountId Profile::AccountOf(const std::string& device) {
   return builder_.Account(process, builder_.Gpu(index & 0x3ff));
 }
 
-// The first location is the innermost one; of its lines the last has called the others.
+// The first location is the innermost one. The last of its lines is the caller of the others.
 tables::StackId Profile::StackOf(const std::vector<uint64_t>& locations) {
   std::vector<tables::FrameId> frames;  // innermost first
   for (const uint64_t id : locations) {
@@ -350,7 +350,7 @@ util::Status Profile::Read(std::string_view content) {
   return {};
 }
 
-// Of the content, all: names may stand at its end.
+// Reads the whole content, because names may be at its end.
 util::Result<std::string> ReadAll(const Input& input, Builder* builder) {
   const std::unique_ptr<ByteStream> stream = input.Content();
   std::string content;
@@ -368,7 +368,7 @@ util::Result<std::string> ReadAll(const Input& input, Builder* builder) {
 
 }  // namespace
 
-// It begins with a value type: field 1, a message of two small numbers at most.
+// A profile begins with a value type: field 1, a message of at most two small numbers.
 bool IsPprof(const Input& input) {
   const std::string_view head = input.head();
   Message message(head);

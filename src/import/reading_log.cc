@@ -13,15 +13,15 @@ namespace {
 
 using format::Part;
 
-// Readings of one query have stamps that differ a little.
+// Time stamps within one query differ slightly.
 constexpr int64_t kQueryNs = 100'000'000;
 constexpr int64_t kNoClockStepNs = 1'000'000'000;
-// Rows that are looked at before it is decided how many devices a log has.
+// Rows used to decide how many devices a log has.
 constexpr size_t kFirstRows = 512;
 constexpr size_t kMostDevices = 64;
-// With stamps of whole seconds, equal ones are no proof of one query; this many queries are.
+// With stamps in whole seconds, equal stamps alone do not prove one query; this many queries do.
 constexpr size_t kFewestCoarseQueries = 3;
-// Two headers may be two logs, one behind the other.
+// Two headers may be two concatenated logs.
 constexpr size_t kFewestBlocks = 3;
 
 }  // namespace
@@ -68,7 +68,7 @@ size_t ReadingLog::RowsPerBlock() const {
   return size <= kMostDevices && first_rows_.size() - first_blocks_.back() <= size ? size : 1;
 }
 
-// Queries of several GPUs: short gaps within each, a long one before the next.
+// Queries of several GPUs have short gaps within each query and a long one between queries.
 size_t ReadingLog::RowsBetweenPauses() const {
   const size_t rows = first_rows_.size();
   std::vector<int64_t> gaps_ns(rows, 0);  // before each row
@@ -107,7 +107,7 @@ std::vector<ReadingLog::Identity> ReadingLog::DevicesOfQuery() const {
   for (const Reading& reading : first_rows_) {
     const bool is_new =
         std::find(devices.begin(), devices.end(), IdentityOf(reading)) == devices.end();
-    // In no regular order each name is a device.
+    // Without a regular order, each name is a device.
     if (rows > 1 ? devices.size() < rows : is_new)
       devices.push_back(IdentityOf(reading));
   }
@@ -132,7 +132,7 @@ void ReadingLog::Decide() {
   first_rows_ = {};
 }
 
-// The device of a row that does not say it is the next place whose name and size are the row's.
+// The device of a row without one is the next position with the same name and size.
 void ReadingLog::PlaceInQuery(Reading* reading) {
   if (reading->device.empty() && !reading->pid && !by_place_.empty()) {
     if (reading->time_ns && !query_.empty() && TimeOf(*reading) - query_ns_ > kQueryNs)
@@ -144,7 +144,7 @@ void ReadingLog::PlaceInQuery(Reading* reading) {
       EndQuery();
       found = std::find_if(by_place_.begin(), by_place_.end(), matches);
     }
-    // A row that is like none of the first ones: another device.
+    // A row unlike the first ones is another device.
     if (found == by_place_.end())
       found = by_place_.insert(found, IdentityOf(*reading));
     place_ = static_cast<size_t>(found - by_place_.begin()) + 1;
@@ -213,7 +213,7 @@ void ReadingLog::EndQuery() {
   }
   for (const auto& [account, counter] : counters_) {
     const auto said = query_.find(account);
-    // A process that is not listed any more has nothing; a device that was not read stands.
+    // An unlisted process has no memory; a device without a reading keeps its value.
     if (said == query_.end() && !of_processes_)
       continue;
     const uint64_t bytes = said == query_.end() ? 0 : said->second;

@@ -1,12 +1,12 @@
-// SPDX-License-Identifier: Apache-2.0
-// The log of RMM's logging_resource_adaptor (RAPIDS), of one device:
+// SPDX-License-Identifier: Apache-2.0 Reads the log of RMM's logging_resource_adaptor (RAPIDS), of
+// one device:
 //
 //   Thread,Time,Action,Pointer,Size,Stream
 //   4711,16:00:18.508800,allocate,0x7f8250000000,1024,0x0
 //   4711,16:00:18.509312,free,0x7f8250000000,1024,0x0
 //
-// Times are of the day (where they go back by hours, midnight has passed) or since 1970. Logs of
-// spark-rapids have no header.
+// Times are since midnight (a decrease by hours is a new day) or since 1970. Logs of spark-rapids
+// have no header.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,10 +18,9 @@
 #include <string_view>
 #include <vector>
 
-#include "import/clock_text.h"
-#include "import/csv.h"
-#include "import/formats.h"
-#include "import/live_blocks.h"
+#include "import/event_log.h"
+#include "import/import.h"
+#include "import/log_text.h"
 
 namespace vramscope::imports {
 namespace {
@@ -29,7 +28,7 @@ namespace {
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr size_t kColumns = 6;
 constexpr int64_t kDayNs = int64_t{86'400} * 1'000'000'000;
-constexpr int64_t kMostDays = 36'500;  // a log that claims more of them is made up
+constexpr int64_t kMostDays = 36'500;  // more is damage
 constexpr char kNoRows[] = "rows that are no event of RMM";
 
 bool IsHeader(std::string_view line) {

@@ -18,7 +18,7 @@ using trace::Event;
 
 constexpr size_t kKinds = static_cast<size_t>(ImmovableKind::kOverflow) + 1;
 
-// The number is given out again: of several processes of a recording the last one is meant.
+// Pids are reused: takes the last process with that pid.
 trace::ProcessId ProcessOf(const trace::Trace& trace, uint32_t pid) {
   trace::ProcessId found = trace::kNoProcess;
   for (size_t i = 0; i < trace.processes().size(); ++i) {
@@ -32,27 +32,27 @@ trace::ProcessId ProcessOf(const trace::Trace& trace, uint32_t pid) {
   return found;
 }
 
-// It is about what there is now, not about what was.
+// Only current memory matters.
 class Nowhere : public tables::AllocationSink {
  public:
   util::Status Add(const tables::AllocationRow&) override { return {}; }
 };
 
-// What the ledger does not keep, because no bytes hang on it.
+// Collects properties that the ledger does not keep, because they have no bytes.
 class Search {
  public:
   Search(const trace::Trace& trace, trace::ProcessId process)
       : trace_(trace), process_(process), ledger_(trace, nowhere_) {}
 
   void Apply(std::span<const Event> events) {
-    // The ledger is asked where it stands at a share: it gets the events up to there first.
+    // The ledger must have all events before this one when its state is read.
     size_t done = 0;
     for (size_t i = 0; i < events.size(); ++i) {
       const Event& event = events[i];
       if (event.process != process_)
         continue;
       if (event.Is<trace::ProcessExit>()) {
-        // The reader ends what it cannot read on. The process is alive.
+        // The reader ends a process that it cannot read further. This process is alive.
         ledger_.Apply(events.subspan(done, i - done));
         done = i + 1;
       } else if (event.Is<trace::Share>() &&
@@ -109,7 +109,7 @@ class Search {
     if (e.kind != format::PriorKind::kProcess)
       NoteCall(false);
   }
-  // In a process that had no context yet, nothing stood before the recording.
+  // A process without a context had no memory before recording.
   void NoteCall(bool begins) {
     if (first_call_ == FirstCall::kNone)
       first_call_ = begins ? FirstCall::kBegins : FirstCall::kGoesOn;
@@ -140,7 +140,7 @@ class Search {
     }
   }
 
-  // An imported handle says no size; what was mapped of it does.
+  // An imported handle has no size. Its mappings give it.
   static uint64_t BytesOf(const DriverObject& object) {
     return std::max({object.size, object.priced, object.accounted});
   }
@@ -159,7 +159,7 @@ class Search {
     if (ledger_.base().progress.processes[process_.value].began_late &&
         first_call_ != FirstCall::kBegins)
       gaps.emplace_back("its recording began when it was under way");
-    // Those that can hide an allocation.
+    // Losses that can hide an allocation.
     for (const format::Loss number :
          {format::Loss::kFileFull, format::Loss::kThreadLimit, format::Loss::kRecordTooLarge,
           format::Loss::kDamagedBytes, format::Loss::kDriverUnseen}) {
@@ -176,7 +176,7 @@ class Search {
   const trace::ProcessId process_;
   Nowhere nowhere_;
   Ledger ledger_;
-  std::map<uint64_t, uint64_t> exports_;  // by number of the object: bytes
+  std::map<uint64_t, uint64_t> exports_;  // bytes by object number
   std::map<uint64_t, ImmovableKind> pools_;
   std::array<Immovable, kKinds> found_;
   enum class FirstCall { kNone, kBegins, kGoesOn } first_call_ = FirstCall::kNone;

@@ -9,33 +9,33 @@
 #include "trace/trace.h"
 #include "util/status.h"
 
-// What a process holds that the driver cannot move to host memory and back, with the rest of its
-// device memory: it fails in the middle then, and the process does not survive it.
+// Finds memory that the driver cannot move to host memory and back. Checkpointing a process with
+// such memory fails halfway, and the process does not survive.
 namespace vramscope::resolve {
 
 enum class ImmovableKind : uint8_t {
   kManaged,    // cuMemAllocManaged, pools of managed memory
-  kOpened,     // another process's: cuIpcOpenMemHandle, imported handles and pools
-  kExported,   // this process's, and another may have it open
-  kExternal,   // of Vulkan and its kin
+  kOpened,     // of another process: cuIpcOpenMemHandle, imported handles and pools
+  kExported,   // of this process; another may have it open
+  kExternal,   // of Vulkan and similar APIs
   kMulticast,  // NCCL's NVLS
-  kOverflow,   // the host's, mapped in place of the device's by `run --overflow`
+  kOverflow,   // host memory that replaces device memory (`run --overflow`)
 };
 
 struct Immovable {
   ImmovableKind kind = ImmovableKind::kManaged;
   uint64_t count = 0;
-  uint64_t bytes = 0;  // 0: not known
+  uint64_t bytes = 0;  // 0: unknown
 };
 
 struct Movability {
   std::vector<Immovable> immovable;
-  // Why the recording cannot tell everything; empty: it can.
+  // Why the recording may be incomplete; empty: it is complete.
   std::vector<std::string> gaps;
 };
 
-// Of the process at the end of the recording, which may be under way. An error where it is not in
-// the recording.
+// Examines the process at the end of the recording, which may be live. Fails if the recording does
+// not have the process.
 util::Result<Movability> FindImmovable(trace::Trace& trace,
                                        uint32_t pid,
                                        const std::function<void(double)>& progress = {});

@@ -10,7 +10,7 @@ namespace {
 
 using format::NameKind;
 
-// A storage that hundreds of tensors share, such as a flat buffer, shows so many of its names.
+// The most names shown for a storage that many tensors share, such as a flat buffer.
 constexpr std::string_view kTied = " = ";  // between two names of one parameter
 constexpr size_t kShownNames = 16;
 
@@ -22,8 +22,8 @@ bool IsOfModel(const MemoryName& name) {
 
 Naming::Naming(const Ledger& ledger)
     : ledger_(ledger), trace_(ledger.trace()), facts_(trace_), texts_(1) {
-  // An optimizer names its state by the parameter; the model that has a parameter of that name is
-  // the one that the state is of.
+  // An optimizer names its state by the parameter. The state belongs to the model that has a
+  // parameter of that name.
   const Names& names = ledger_.base().names;
   for (uint32_t i = 1; i < names.name_count(); ++i) {
     const MemoryName& name = names.name(i);
@@ -45,7 +45,7 @@ uint32_t Naming::Intern(std::string text) {
 }
 
 tables::StackId Naming::Place(const SiteKey& key) {
-  // The program's own line in a backward says most; that of the call to backward() says nothing.
+  // In a backward, the program's innermost line is useful; the line that calls backward() is not.
   if (key.forward.value != 0 && (key.stack.value == 0 || !facts_.Of(key.stack).user_inside))
     return key.forward;
   return key.stack.value != 0 ? key.stack : key.native;
@@ -60,11 +60,11 @@ Naming::ModuleText Naming::ModuleOfLifetime(uint32_t lifetime) {
   return found->second;
 }
 
-// The innermost module of the stack that has a name.
+// The innermost named module of the stack.
 Naming::ModuleText Naming::ModuleOfStack(trace::ProcessId process,
                                          tables::StackId stack,
                                          int64_t time_ns) {
-  // A module that calls an optimizer or a backward has no part in what these allocate.
+  // A module that calls an optimizer or a backward does not own their allocations.
   StackFacts facts = facts_.Of(stack);
   if (!facts.module_inside)
     return {};
@@ -107,7 +107,7 @@ bool Naming::IsOutOfDate(uint32_t entry, const NameSet& set, const Named& named)
   });
 }
 
-// The module that has the parameter: its name without the last component.
+// The parameter's module: the name without the last component.
 Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   const Names& names = ledger_.base().names;
   const NameSet& set = names.set(named.key.names);
@@ -180,7 +180,7 @@ uint32_t Naming::Parameter(const Named& named) {
     const ModuleNames::Below whole =
         ledger_.modules().InWhole(RootOf(name, named), trace_.string(name.name));
     std::string one = ledger_.modules().Prefix(whole.root) + whole.path;
-    // It was given twice, before and after the model was whole.
+    // The name was given twice, before and after the model was complete.
     if (std::find(shown.begin(), shown.end(), one) == shown.end())
       shown.push_back(std::move(one));
   }
@@ -238,10 +238,10 @@ uint32_t Naming::Communicator(const Named& named) {
   return 0;
 }
 
-// The outermost of NCCL's frames: what is below serves it. Threads that NCCL began itself, for its
-// proxies, have no function of its interface.
+// The outermost of NCCL's frames, because inner ones serve it. NCCL's own proxy threads have no
+// public function in their stacks.
 std::string Naming::AskedOfNccl(tables::StackId native) const {
-  std::string_view function, caller;  // the image that called it
+  std::string_view function, caller;  // the calling image
   bool found = false, is_next = false;
   // A damaged trace may hold a cycle: no chain is longer than the table.
   size_t left = trace_.dictionaries().stack_count();
@@ -258,7 +258,7 @@ std::string Naming::AskedOfNccl(tables::StackId native) const {
     }
     at = stack.parent;
   }
-  // Names of its own functions have arguments: they are C++.
+  // Internal functions are C++, so their names have arguments.
   if (found && function.starts_with("nccl") && function.find('(') == std::string_view::npos)
     return std::string(function);
   const bool is_own_thread = caller.starts_with("libc.so") || caller.starts_with("libc-") ||

@@ -14,7 +14,7 @@
 
 namespace vramscope::resolve {
 
-// What names are made from.
+// The input of a name.
 struct Named {
   trace::ProcessId process = trace::kNoProcess;
   int64_t alloc_ns = 0;
@@ -22,8 +22,8 @@ struct Named {
   bool has_origin() const { return key.phase != format::Phase::kNone; }
 };
 
-// The names of memory in words, each text once and by a number; 0 is "", for none. Of a ledger that
-// is finished. docs/NAMES.md has the rules.
+// Makes the names of memory as text, from a finished ledger. Each text has a number; 0 is "".
+// docs/NAMES.md has the rules.
 class Naming {
  public:
   explicit Naming(const Ledger& ledger);
@@ -32,19 +32,19 @@ class Naming {
   uint32_t Module(const Named& named);
   // The class of the module, or "" for a scope.
   uint32_t ModuleType(const Named& named);
-  // The parameter that it is, or whose gradient or state; a buffer's name.
+  // The parameter whose value, gradient or state it is, or a buffer's name.
   uint32_t Parameter(const Named& named);
-  // The names of one parameter, which has several where it is tied: "wte.weight = head.weight".
+  // Splits the names of a tied parameter: "wte.weight = head.weight".
   static std::vector<std::string> NamesOf(std::string_view parameter);
-  // The optimizer's name for its state, the program's own name, what of NCCL asked for it, or the
-  // scope's path.
+  // The optimizer's name for its state, the program's own name, the NCCL function that requested
+  // it, or the scope's path.
   uint32_t Tag(const Named& named);
-  // "0x1f2e3d4c5b6a7988 of 8 ranks", whose memory of NCCL it is.
+  // The communicator of NCCL's memory: "0x1f2e3d4c5b6a7988 of 8 ranks".
   uint32_t Communicator(const Named& named);
   const std::string& text(uint32_t id) const { return texts_[id]; }
   const std::vector<std::string>& texts() const { return texts_; }
-  // The stack that people mean by "where it comes from": of memory that autograd allocated for an
-  // operator of the forward, that operator's.
+  // The stack to show as the call site. For memory that autograd allocated for an operator of the
+  // forward, the operator's stack.
   tables::StackId Place(const SiteKey& key);
 
  private:
@@ -54,15 +54,16 @@ class Naming {
   };
 
   uint32_t Intern(std::string text);
-  // "ncclAllReduce", the function that the program called; "" where the memory is none of NCCL's.
+  // The NCCL function that the program called, "ncclAllReduce"; "" if NCCL did not request the
+  // memory.
   std::string AskedOfNccl(tables::StackId native) const;
   ModuleText ModuleOf(const Named& named);
   ModuleText ModuleOfStack(trace::ProcessId process, tables::StackId stack, int64_t time_ns);
   ModuleText ModuleOfName(const Named& named);
-  // Whether a name was given before its module became a part of a model, which has another one.
+  // Whether the name was given before its module became part of a model and got a new name.
   bool IsOutOfDate(uint32_t entry, const NameSet& set, const Named& named) const;
   ModuleText ModuleOfLifetime(uint32_t lifetime);
-  // The lifetime of the root that a name is a path in, or ModuleNames::kNone.
+  // The lifetime of the root of a name's path, or ModuleNames::kNone.
   uint32_t RootOf(const MemoryName& name, const Named& named) const;
 
   const Ledger& ledger_;

@@ -17,15 +17,15 @@ namespace {
 using Batch = std::vector<trace::Event>;
 
 constexpr size_t kBatchEvents = 2048;
-// 8 MB: enough to go on while the thread that packs frames has a core of two for itself. The reader
-// goes on when half of them were looked at: it does not wake for each.
+// 8 MB: enough for when the packing thread occupies one of two cores. The reader continues when
+// half of them are processed, so it does not wake for each.
 constexpr size_t kBatchesWaiting = 32;
 constexpr size_t kBatchesToGoOn = kBatchesWaiting / 2;
 
-// Batches from the thread that reads to the one that asked.
+// A queue of batches from the reading thread to the caller's.
 class BatchQueue {
  public:
-  // An empty batch, with memory of one that was looked at where there is one.
+  // An empty batch, which reuses the memory of a processed one if possible.
   Batch TakeEmpty() {
     const std::lock_guard lock(mutex_);
     if (empty_.empty())
@@ -34,7 +34,7 @@ class BatchQueue {
     empty_.pop_back();
     return batch;
   }
-  // Waits for room. Nobody looks at any more: false.
+  // Waits for room. False: the consumer has stopped.
   bool Put(Batch batch) {
     std::unique_lock lock(mutex_);
     if (waiting_.size() >= kBatchesWaiting)
@@ -48,7 +48,7 @@ class BatchQueue {
       changed_.notify_one();
     return true;
   }
-  // All are put.
+  // No more batches follow.
   void Close() {
     {
       const std::lock_guard lock(mutex_);
@@ -56,7 +56,7 @@ class BatchQueue {
     }
     changed_.notify_one();
   }
-  // The next one; false behind the last. `seen`, the one before, is given back.
+  // The next batch; false after the last. Takes back the previous one, `seen`.
   bool Take(Batch* batch) {
     std::unique_lock lock(mutex_);
     if (batch->capacity() != 0) {
@@ -84,14 +84,14 @@ class BatchQueue {
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;  // one waits at a time: for room, or for a batch
+  std::condition_variable changed_;  // only one side waits at a time
   std::deque<Batch> waiting_;
   std::vector<Batch> empty_;
   bool is_closed_ = false;
   bool is_cancelled_ = false;
 };
 
-// What reads, on its thread.
+// The reading thread.
 class Reader {
  public:
   Reader(trace::Trace& trace, BatchQueue& queue) : trace_(trace), queue_(queue) {}
@@ -105,7 +105,7 @@ class Reader {
     }
     queue_.Close();
   }
-  // After the thread ended.
+  // Call after the thread ended.
   util::Status Result() const {
     if (thrown_)
       std::rethrow_exception(thrown_);
@@ -124,7 +124,7 @@ class Reader {
     if (batch_.size() >= kBatchEvents)
       Hand(&batch_);
   }
-  // Leaves an empty one there.
+  // Leaves an empty batch.
   void Hand(Batch* batch) {
     if (batch->empty())
       return;
@@ -140,7 +140,7 @@ class Reader {
   std::exception_ptr thrown_;
 };
 
-// Whatever happens, the thread has ended when its stack does.
+// Joins the thread even when an exception leaves the scope.
 class Joined {
  public:
   Joined(std::thread thread, BatchQueue& queue) : thread_(std::move(thread)), queue_(queue) {}
@@ -165,7 +165,7 @@ util::Status ForEachEventReadAhead(trace::Trace& trace, const trace::Trace::Even
   try {
     thread = std::thread([&reader] { reader.Run(); });
   } catch (const std::system_error&) {
-    return trace.ForEachEvent(sink);  // no more threads to be had
+    return trace.ForEachEvent(sink);  // the system has no more threads
   }
   {
     const Joined joined(std::move(thread), queue);

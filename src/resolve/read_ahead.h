@@ -6,8 +6,8 @@
 
 namespace vramscope::resolve {
 
-// Trace::ForEachEvent on a thread of its own: it reads ahead while `sink`, on the caller's thread,
-// looks at the events before. What waits is bounded. What either of them throws is thrown here.
+// Runs Trace::ForEachEvent on a second thread, which reads ahead while `sink` processes earlier
+// events on the caller's thread. The queue is bounded. Exceptions of either are rethrown here.
 util::Status ForEachEventReadAhead(trace::Trace& trace, const trace::Trace::EventSink& sink);
 
 }  // namespace vramscope::resolve

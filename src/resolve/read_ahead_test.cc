@@ -56,7 +56,7 @@ TEST(ReadAheadTest, ErrorsAndWhatIsThrownComeToWhoAsked) {
   EXPECT_EQ(ForEachEventReadAhead(failing, [](auto) {}).message(), "it fails");
   CountingTrace throwing(100'000, 50'000);
   EXPECT_THROW((void)ForEachEventReadAhead(throwing, [](auto) {}), std::bad_alloc);
-  // The thread that reads ends, though nobody takes what it has.
+  // The reading thread ends although its batches are not consumed.
   CountingTrace trace(1'000'000);
   EXPECT_THROW((void)ForEachEventReadAhead(trace, [](auto) { throw 1; }), int);
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "format/enums.h"
-#include "resolve/attribute/frames.h"
+#include "resolve/attribute/owners.h"
 #include "resolve/ledger/ledger.h"
 #include "resolve/naming.h"
 #include "resolve/read_ahead.h"
@@ -29,7 +29,7 @@ tables::DeviceId Same(trace::DeviceId id) {
   return tables::DeviceId{static_cast<uint32_t>(id.value + 1)};
 }
 
-// Everything that is known of a recording but its allocations.
+// Makes all tables of a recording except its allocations.
 class TablesOf {
  public:
   TablesOf(trace::Trace& trace, Ledger& ledger)
@@ -75,7 +75,7 @@ class TablesOf {
   void AddProgram();
   void AddTrust();
   void AddLoss(const trace::Loss& loss);
-  // By the pricer's number of the process; kNoIndex: it never had to do with the device.
+  // By the pricer's process number; kNoIndex: the process never used the device.
   uint32_t AccountOf(uint32_t process, trace::DeviceId device) const {
     return process == price::kNone
                ? kNoIndex
@@ -87,9 +87,9 @@ class TablesOf {
   const LedgerBase& base_;
   Naming naming_;
   Tables out_;
-  // Ids of the trace stay what they are; what resolving adds comes behind.
+  // Ids of the trace stay valid; new rows are appended.
   tables::Dictionaries names_;
-  bool never_resumed_ = false;  // paused from its start to its end
+  bool never_resumed_ = false;  // paused from start to end
 };
 
 void TablesOf::AddSession() {
@@ -240,7 +240,7 @@ void TablesOf::AddCounters() {
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
 }
 
-// Only those that were suballocated.
+// Only segments that were divided into blocks.
 void TablesOf::AddSegments() {
   out_.segments = ledger_.writer().segments();
 }
@@ -260,7 +260,7 @@ void TablesOf::AddSites() {
     row.backing = key.holding == Holding::kBacking ? 1 : 0;
     row.part = key.part;
     row.unbacked = static_cast<uint8_t>(key.unbacked);
-    // Names say more than the part, except of free memory and slack.
+    // Names are more precise than the part, except for free memory and slack.
     Category category = PartCategory(key.part);
     if (category == Category::kUnknown && process != trace::kNoProcess)
       category = base_.phases.Knows(process) ? key.category : key.without_phases;
@@ -300,7 +300,7 @@ void TablesOf::AddSites() {
   }
 }
 
-// A tied parameter has several names. Its gradient and its state were told by one of them.
+// A tied parameter has several names. Its gradient and its state have only one of them.
 void TablesOf::NameTied() {
   std::map<std::pair<uint32_t, std::string>, StringId> tied;  // by process and name
   const auto each = [&](auto function) {
@@ -327,8 +327,8 @@ void TablesOf::NameTied() {
   });
 }
 
-// What the driver takes by itself, and a library once for all of its calls: no layer's and no
-// line's, and what it is; "" for anything else.
+// A text for memory without a layer or line: the driver's own, and libraries' workspaces, which
+// serve all their calls. "" for other memory.
 std::string TablesOf::TakenOnce(const SiteKey& key, Category category) const {
   if (category == Category::kDriver)
     return std::string("CUDA ") + format::PartName(key.part);
@@ -356,7 +356,7 @@ std::string TablesOf::FirstUse(std::string what, std::string_view module, const 
   return what;
 }
 
-// A call site that is nothing but its text.
+// A call site that consists of a text.
 tables::StackId TablesOf::PlaceOfText(const std::string& text) {
   tables::FrameRow frame;
   frame.kind = tables::FrameKind::kNative;
@@ -364,9 +364,9 @@ tables::StackId TablesOf::PlaceOfText(const std::string& text) {
   return names_.AddStack({}, names_.AddFrame(frame));
 }
 
-// The forward's stack, whose line is marked: it did not allocate the memory, its backward did.
+// The forward's stack with its line marked, because its backward allocated the memory.
 tables::StackId TablesOf::PlaceInBackward(tables::StackId forward) {
-  std::vector<tables::StackId> inner;                 // inside the user's frame
+  std::vector<tables::StackId> inner;                 // further in than the user's frame
   size_t left = trace_.dictionaries().stack_count();  // a damaged trace may hold a cycle
   tables::StackId user = forward;
   while (user.value != 0 && left-- > 0 &&
@@ -422,7 +422,7 @@ void TablesOf::AddSamples() {
                    [](const auto& a, const auto& b) { return a.account < b.account; });
 }
 
-// What happens at one instant is one change.
+// Changes at the same instant are one change.
 void TablesOf::AddChanges() {
   for (size_t i = 0; i < ledger_.prices().size(); ++i) {
     const price::DevicePrices& prices = ledger_.prices()[i];
@@ -489,14 +489,14 @@ void TablesOf::AddTrust() {
   AddLoss(base_.progress.unknown_frees);
   AddLoss(base_.progress.inherited_frees);
   AddLoss(base_.progress.double_allocs);
-  // A recording that was paused all the time knows no memory that could have a name.
+  // A recording that was always paused has no memory to name.
   if (!never_resumed_)
     AddLoss(base_.progress.unknown_names);
   trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};
   for (const price::DevicePrices& prices : ledger_.prices())
     not_measured.count += prices.contexts_not_measured;
   AddLoss(not_measured);
-  // But for those with a name, such as parameters.
+  // Except named ones, such as parameters.
   trace::Loss before{"CPU tensors from before the start are not counted"};
   for (const Account& account : base_.accounts.all()) {
     const bool is_cpu = trace_.devices()[static_cast<size_t>(account.device.value)].kind ==

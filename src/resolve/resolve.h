@@ -9,10 +9,10 @@
 
 namespace vramscope::resolve {
 
-// Makes tables of the events of a recording: the only place where anything is inferred. Allocations
-// go to `sink` as they end; everything else is returned, but for `peaks`, which are a question to
-// the rest. `progress` is called with the share done, 0 to 1; may be empty. Any trace will do:
-// what makes no sense in it becomes a row of `losses` or `violations`.
+// Makes tables from the events of a recording. Only this stage infers anything. Allocations go to
+// `sink` as they end. Returns all other tables except `peaks`, which are queried from the rest.
+// `progress` may be empty; it is called with the share done, 0 to 1. Any trace is valid input:
+// inconsistent events become rows of `losses` or `violations`.
 util::Result<tables::Tables> Resolve(trace::Trace& trace,
                                      tables::AllocationSink& sink,
                                      const std::function<void(double)>& progress = {});

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The file of the MXNet GPU memory profiler (MXNet pull request 14973): a line for each allocation,
-// with neither header nor quotes, in the order in which they were made.
+// SPDX-License-Identifier: Apache-2.0 Reads the file of the MXNet GPU memory profiler (MXNet pull
+// request 14973): a line for each allocation, without header or quotes, in time order.
 //
 //   in_arg:encoder_rnn_i2h_weight,512
 //   workspace:dot-inl.h+362:dot-inl.h+400:DotForwardEx,0.00390625
@@ -9,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "import/csv.h"
-#include "import/formats.h"
+#include "import/import.h"
+#include "import/log_text.h"
 #include "import/mxnet/mxnet_tags.h"
 #include "util/size_text.h"
 

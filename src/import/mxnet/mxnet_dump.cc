@@ -1,13 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-// What MXNet 1.7 to 2.0 write with `profile_memory=True`, gpu_memory_profile-pid_4711.csv: the
-// blocks that are alive at mx.profiler.dump(), of all devices.
+// SPDX-License-Identifier: Apache-2.0 Reads gpu_memory_profile-pid_4711.csv, which MXNet 1.7 to 2.0
+// write with `profile_memory=True`: the live blocks of all devices at mx.profiler.dump().
 //
 //   "Attribute Name","Requested Size","Device","Actual Size","Reuse?"
 //   "net:in_arg:dense0_weight","5120","0","8192","0"
 //   "nvml_amend","676036608","0","676036608","0"
 //
-// nvml_amend is NVML's figure of the process on the device less the sum of Actual Size there; where
-// that is negative it is written as 2^64 less.
+// nvml_amend is NVML's process figure on the device less the sum of Actual Size, modulo 2^64.
 #include <fmt/core.h>
 
 #include <map>
@@ -17,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "import/csv.h"
-#include "import/formats.h"
+#include "import/import.h"
+#include "import/log_text.h"
 #include "import/mxnet/mxnet_tags.h"
 #include "util/size_text.h"
 
@@ -45,7 +43,7 @@ std::optional<Number> NumberOf(std::string_view text) {
   return util::WholeNumber<Number>(Trimmed(text));
 }
 
-// Of "gpu_memory_profile-pid_4711.csv"; 0 where the name has none.
+// The pid in "gpu_memory_profile-pid_4711.csv", or 0.
 uint32_t PidOf(std::string_view name) {
   constexpr std::string_view kMark = "-pid_";
   const size_t at = name.rfind(kMark);
@@ -55,7 +53,7 @@ uint32_t PidOf(std::string_view name) {
   return NumberOf<uint32_t>(name.substr(0, name.find('.'))).value_or(0);
 }
 
-// "net" of "net:in_arg:dense0_weight"; "" of what stands in no scope.
+// "net" of "net:in_arg:dense0_weight"; "" without a scope.
 std::string_view ScopeOf(std::string_view name) {
   size_t end = name.rfind(':');
   for (const std::string_view word : {":in_arg:", ":arg_grad:", ":aux_state:"}) {
@@ -96,7 +94,7 @@ class Dump {
   void Finish() {
     for (const auto& [device, amend_bytes] : amends_) {
       const uint64_t rows_bytes = sums_[device];
-      const uint64_t used_bytes = rows_bytes + amend_bytes;  // modulo 2^64, as it was made
+      const uint64_t used_bytes = rows_bytes + amend_bytes;  // modulo 2^64, as MXNet computes it
       if (used_bytes > kMostBytes) {
         builder_.Lose("nvml_amend rows that make no sense", 1);
         continue;

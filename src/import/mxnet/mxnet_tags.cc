@@ -13,7 +13,7 @@ struct Word {
   std::string_view text;
   Category category;
 };
-// The first that the tag contains decides.
+// The first word that the tag contains decides.
 constexpr Word kWords[] = {
     {"arg_grad", Category::kGradient},
     {"head_grad", Category::kGradient},
@@ -39,8 +39,7 @@ const Word* WordOf(std::string_view tag) {
   return found == std::end(kWords) ? nullptr : found;
 }
 
-// "fc_weight" of "net:arg_grad:fc_weight" and "optimizer_state:mean:fc_weight"; "" where the name
-// has none.
+// "fc_weight" of "net:arg_grad:fc_weight" and "optimizer_state:mean:fc_weight"; otherwise "".
 std::string_view ParameterOf(std::string_view tag) {
   for (const std::string_view word : {"in_arg:", "arg_grad:", "grad of "}) {
     const size_t at = tag.find(word);
@@ -63,7 +62,7 @@ std::string_view ParameterOf(std::string_view tag) {
 Category CategoryOfTag(std::string_view tag) {
   if (const Word* const word = WordOf(tag); word != nullptr)
     return word->category;
-  // Other tables have such names, too, so that they do not tell the format.
+  // Other tools' tables have such names too, so they do not identify the format.
   if (tag.starts_with("resource:"))
     return Category::kWorkspace;
   if (tag.ends_with("fwd_backward"))

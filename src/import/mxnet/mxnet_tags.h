@@ -11,13 +11,13 @@
 // `optimizer_state:mean:fc_weight`, `net:arg_grad:fc_weight`, `workspace:dot-inl.h+362`.
 namespace vramscope::imports {
 
-// As share/keywords/data-structures.toml sorts them.
+// The same categories as share/keywords/data-structures.toml.
 format::Category CategoryOfTag(std::string_view tag);
 
-// Whether it has a word that no other tool's names have.
+// Whether it has a word that only MXNet's names have.
 bool IsMxnetTag(std::string_view tag);
 
-// Sets all that the name says: tag, category, parameter.
+// Sets tag, category and parameter from the name.
 void NameSite(std::string_view tag, Builder* builder, tables::SiteRow* site);
 
 }  // namespace vramscope::imports

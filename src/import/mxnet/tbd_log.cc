@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The output of an MXNet 0.12 with the annotations of TBD's memory profiler, among whatever else
-// the program wrote:
+// SPDX-License-Identifier: Apache-2.0 Reads the output of MXNet 0.12 with TBD's memory profiler,
+// mixed with other output of the program:
 //
 //   [mem] Allocate 1048576 bytes GPU memory (in_arg:embed_weight).
 //   [mem] 10000 MB GPU global memory free, total 11000 MB.
@@ -17,8 +16,8 @@
 #include <string_view>
 #include <utility>
 
-#include "import/csv.h"
-#include "import/formats.h"
+#include "import/import.h"
+#include "import/log_text.h"
 #include "import/mxnet/mxnet_tags.h"
 
 namespace vramscope::imports {
@@ -42,12 +41,11 @@ std::optional<uint64_t> TakeNumber(std::string_view* text) {
 }
 
 struct Allocation {
-  std::optional<uint64_t> bytes;  // none where the line tells of an allocation and not its size
+  std::optional<uint64_t> bytes;  // none if the line has an allocation without its size
   std::string_view tag;
 };
 
-// "(in_arg:weight)." with whatever follows: what stands in the parentheses; where the line is cut
-// off, what there is.
+// The text in the parentheses of "(in_arg:weight).", or the rest of a truncated line.
 std::string_view TagOf(std::string_view text) {
   text = Trimmed(text);
   if (!text.starts_with("("))
@@ -62,8 +60,8 @@ std::string_view TagOf(std::string_view text) {
   return text.substr(1, end == std::string_view::npos ? end : end - 1);
 }
 
-// Takes the next allocation off the begin of `line`, which may have several: programs write at
-// once.
+// Removes the next allocation from the begin of `line`. A line can have several, because threads
+// write concurrently.
 std::optional<Allocation> TakeAllocation(std::string_view* line) {
   for (size_t at = line->find(kAllocate); at != std::string_view::npos;
        at = line->find(kAllocate)) {
@@ -75,7 +73,7 @@ std::optional<Allocation> TakeAllocation(std::string_view* line) {
     const std::optional<uint64_t> figure = TakeNumber(&rest);
     const int shift = rest.starts_with(" bytes") ? 0 : rest.starts_with(" MB") ? 20 : -1;
     const size_t memory = rest.find(kMemory);
-    // Somebody else's words, such as "Allocate a buffer".
+    // Other output, such as "Allocate a buffer".
     if (!marked && (!figure || shift < 0 || memory == std::string_view::npos))
       continue;
     if (figure && shift >= 0 && *figure <= kMostBytes >> shift)
@@ -87,7 +85,7 @@ std::optional<Allocation> TakeAllocation(std::string_view* line) {
   return std::nullopt;
 }
 
-// So many bytes of a stream: a line of it can be longer than what LineReader gives of it.
+// Counts a stream's bytes, because LineReader cuts long lines.
 class Begin : public ByteStream {
  public:
   Begin(std::unique_ptr<ByteStream> stream, uint64_t bytes)
@@ -151,7 +149,7 @@ class Log {
     next_ns_ += kStepNs;
   }
 
-  // What cudaMemGetInfo() said after an allocation.
+  // The result of cudaMemGetInfo() after an allocation.
   void AddReading(std::string_view line) {
     const size_t at = line.find(kFree);
     if (at == std::string_view::npos || sum_bytes_ == 0)
@@ -178,7 +176,7 @@ class Log {
 
 }  // namespace
 
-// The program may have written much before its first allocation.
+// The first allocation may come after much other output.
 bool IsTbdLog(const Input& input) {
   LineReader lines(std::make_unique<Begin>(input.Text(), kSniffedBytes));
   for (std::string_view line; lines.Next(&line);) {

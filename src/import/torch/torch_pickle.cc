@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The opcodes of a pickle; what they make is in torch_pickle_objects.cc.
+// SPDX-License-Identifier: Apache-2.0 The opcodes of a pickle. torch_pickle_objects.cc has the
+// objects that they make.
 #include "import/torch/torch_pickle.h"
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@
 namespace vramscope::imports {
 namespace {
 
-// Of the file as it is walked; a stack or a list as long as that is no snapshot's.
+// Limits of texts and memo entries; those of snapshots are smaller.
 constexpr uint64_t kMaxTextBytes = UINT32_MAX - 1;
 constexpr uint64_t kMaxMemo = uint64_t{1} << 31;
 
@@ -23,7 +23,7 @@ const std::unordered_map<std::string_view, PickleKey>& Keys() {
   return kKeys;
 }
 
-// What would have Python look something up, make it or call it.
+// Opcodes that would make Python look up, create or call something.
 const char* CodeName(uint8_t opcode) {
   switch (opcode) {
     case 'c':
@@ -223,7 +223,7 @@ util::Status TorchPickle::Remember(uint64_t number) {
   if (operands_.empty())
     return Damaged();
   if (number >= memo_.size()) {
-    // Numbers are given in order; gaps are paid for.
+    // Numbers are assigned in order; gaps are charged to the budget.
     if (number >= kMaxMemo ||
         !budget_.Charge("remembered values", number + 1 - memo_.size(), sizeof(PickleValue)))
       return budget_.IsOver() ? util::Status() : Damaged();

@@ -14,17 +14,16 @@
 #include "util/containers/intern_table.h"
 #include "util/status.h"
 
-// Reads the pickles that PyTorch makes of its memory snapshots, and runs nothing: lists, dicts,
-// tuples, numbers and texts of protocols 2 to 5 are all that it knows. What names code is refused.
+// Reads the pickles of PyTorch's memory snapshots without running anything. It supports lists,
+// dicts, tuples, numbers and texts of protocols 2 to 5, and rejects references to code.
 //
-// A snapshot has millions of events, each a dict with a list of frames. Those become a few words
-// as soon as their dict ends (PickleEvent, a number of a stack): what memory holds is a fraction of
-// the file. Objects are not followed while reading, so that neither depth nor cycles matter;
-// whoever walks them charges the budget for each step, as a small file can name the same list a
-// million times.
+// A snapshot has millions of events, each a dict with a list of frames. Each becomes a few words
+// when its dict ends (PickleEvent, a stack number), so memory use is a fraction of the file.
+// Objects are not followed while reading, so depth and cycles do not matter. Code that walks them
+// charges the budget for each step, because a small file can name the same list a million times.
 namespace vramscope::imports {
 
-// The keys that mean something.
+// The keys that are used.
 enum class PickleKey : uint8_t {
   kNone,
 #define VRAMSCOPE_PICKLE_KEY(Name, text) k##Name,
@@ -34,7 +33,8 @@ enum class PickleKey : uint8_t {
 struct PickleValue {
   enum class Kind : uint8_t { kNone, kBool, kInt, kUint, kText, kObject, kOther };
   Kind kind = Kind::kNone;
-  uint64_t bits = 0;  // kInt two's complement, kUint above INT64_MAX; numbers of texts and objects
+  uint64_t bits =
+      0;  // kInt: two's complement; kUint: above INT64_MAX; or the number of a text or object
 };
 
 // An entry of device_traces.
@@ -49,7 +49,7 @@ struct PickleEvent {
   uint32_t metadata = kNoText;
   uint32_t frames = UINT32_MAX;  // the number of an object
   bool has_time = false;
-  bool is_damaged = false;  // a number is no number, or out of range
+  bool is_damaged = false;  // a number is missing or out of range
 };
 
 struct PickleFrame {
@@ -61,18 +61,18 @@ struct PickleFrame {
 
 class TorchPickle {
  public:
-  // `data` is what texts are taken from, for as long as this lives. `path` stands in errors.
+  // Texts refer to `data`, which must outlive this. Errors name `path`.
   TorchPickle(std::span<const uint8_t> data, const std::string& path, util::Budget* budget);
 
   util::Status Read();
 
   const PickleValue& root() const { return root_; }
-  // Behind what stands at `value`: nothing where it is something else.
+  // Access to the object at `value`; null or "none" for another type.
   const std::vector<PickleValue>* ListOf(const PickleValue& value) const;  // tuples too
   bool IsDict(const PickleValue& value) const;
   PickleValue Get(const PickleValue& dict, PickleKey key) const;
   const PickleEvent* EventOf(const PickleValue& value) const;
-  // 0: no stack, or not one; else a number of stack().
+  // A number for stack(); 0: none.
   uint32_t StackOf(const PickleValue& value) const;
   uint32_t StackOfObject(uint32_t object) const;
   size_t stack_count() const { return stacks_.size(); }
@@ -140,7 +140,7 @@ class TorchPickle {
   std::vector<PickleEvent> events_;
   std::vector<PickleFrame> frames_;
   std::vector<uint32_t> stack_frames_;
-  std::vector<std::pair<uint64_t, uint32_t>> stacks_;  // where in stack_frames_, how many
+  std::vector<std::pair<uint64_t, uint32_t>> stacks_;  // begin in stack_frames_, count
   util::InternTable stack_numbers_;
 };
 

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// What the dicts and lists of a snapshot become while it is read, and how they are asked.
+// SPDX-License-Identifier: Apache-2.0 The dicts and lists of a snapshot while it is read, and
+// access to them.
 #include <algorithm>
 #include <vector>
 
@@ -153,7 +153,7 @@ bool TorchPickle::MakeFrame(std::span<const PickleValue> items, Object* object) 
 }
 
 bool TorchPickle::MakeStack(std::span<const PickleValue> items, Object* object) {
-  // Those that it has already, in batches.
+  // Compares existing entries in batches.
   const std::pair<uint64_t, uint32_t> before =
       object->kind == Object::Kind::kStack ? stacks_[object->index] : stacks_[0];
   if (stacks_.size() >= UINT32_MAX - 1 || items.size() + before.second >= UINT32_MAX)
@@ -166,7 +166,7 @@ bool TorchPickle::MakeStack(std::span<const PickleValue> items, Object* object) 
     return false;
   const size_t begin = stack_frames_.size();
   const auto count = static_cast<uint32_t>(items.size() + before.second);
-  // Appending to a long one over and over is paid for each time.
+  // Each append to a long list is charged.
   if (!budget_.Charge("frames", count, sizeof(uint32_t)))
     return false;
   uint64_t hash = 0;
@@ -216,7 +216,7 @@ PickleValue TorchPickle::Get(const PickleValue& dict, PickleKey key) const {
   const Object* const object = ObjectOf(dict);
   PickleValue found;
   if (object != nullptr && object->kind == Object::Kind::kDict) {
-    // Of equal keys the last counts, as in Python. A dict of ours has few.
+    // The last of equal keys counts, as in Python. Our dicts have few keys.
     const std::vector<Pair>& pairs = dicts_[object->index];
     for (size_t i = 0; i < std::min<size_t>(pairs.size(), 64); ++i) {
       if (KeyOf(pairs[i].first) == key)

@@ -15,14 +15,14 @@ namespace {
 
 using tables::kNever;
 
-// PyTorch's allocator gives multiples of it.
+// PyTorch's allocator rounds to multiples of it.
 constexpr uint64_t kBlockBytes = 512;
 
 uint64_t Rounded(uint64_t bytes) {
   return std::max(bytes + (kBlockBytes - bytes % kBlockBytes) % kBlockBytes, kBlockBytes);
 }
 
-// A piece of memory that can be: every sum of such fits.
+// The limit of a plausible range, so that sums cannot overflow.
 bool IsPossible(uint64_t address, uint64_t bytes) {
   return bytes <= kMostBytes && address <= UINT64_MAX - kMostBytes;
 }
@@ -39,7 +39,7 @@ bool IsPython(std::string_view file) {
   return file.ends_with(".py") || file.starts_with("<");
 }
 
-// Not the user's own, by its path.
+// Whether the path belongs to installed or generated code.
 bool IsLibrary(std::string_view file) {
   for (const char* const part : {"/site-packages/", "/dist-packages/", "/lib/python"}) {
     if (file.find(part) != std::string_view::npos)
@@ -77,7 +77,7 @@ const TorchStacks::Frame& TorchStacks::FrameOf(uint32_t number) {
   const std::string_view file = pickle_.text(frame.file);
   const std::string_view function = pickle_.text(frame.function);
   known.is_python = IsPython(file);
-  // What the recorder is at when it looks is no caller.
+  // Frames of the recorder itself are not callers.
   known.is_recorder =
       !known.is_python && (function.starts_with("torch::unwind::") ||
                            function.find("CapturedTraceback::gather") != std::string_view::npos ||
@@ -128,14 +128,14 @@ const TorchStacks::Pair& TorchStacks::Of(uint32_t stack) {
     if (!frame.is_python && !frame.hands_out)
       known.stacks.place = into;
   }
-  // All blocks have the allocator's own frames: they tell nothing.
+  // All blocks have the allocator's frames, so they carry no information.
   if (known.stacks.place.value != 0)
     known.stacks.native = known.stacks.place;
   if (known.stacks.python.value != 0) {
     known.stacks.place = known.stacks.python;
     return known.stacks;
   }
-  // Autograd's threads run no Python: they are in the operation whose backward runs.
+  // Autograd's threads run no Python; their operation is the one whose backward runs.
   for (const uint32_t number : frames) {
     if (FrameOf(number).node.value == 0)
       continue;
@@ -209,7 +209,7 @@ void TorchReplay::AddBlocks(const PickleValue& segment, uint64_t address, uint64
     const uint64_t at = address;
     address += *bytes;
     const std::string_view state = pickle_.TextOf(pickle_.Get(block, PickleKey::kState));
-    // "active_awaiting_free" is what the documentation calls a pending one.
+    // The documentation calls the pending state "active_awaiting_free".
     if (!state.starts_with("active") || *bytes == 0)
       continue;
     FinalBlock found;
@@ -374,7 +374,7 @@ int64_t TorchReplay::TimeOf(uint32_t index) const {
   const PickleEvent* const event = pickle_.EventOf((*events_)[index]);
   if (event != nullptr && event->has_time)
     return std::max(event->time_us, last_us_);
-  // What has no time of its own is a step after what came before it.
+  // An event without a time follows the previous one by a step.
   return last_us_ == INT64_MIN ? last_us_ : last_us_ + step_us_;
 }
 
@@ -454,7 +454,7 @@ void TorchReplay::Apply(const PickleEvent& event, uint32_t index, int64_t at_ns)
       row.account = account_;
       row.time_ns = builder_.Tick(at_ns);
       row.requested_bytes = event.bytes;
-      // PyTorch has no address to give there: it is what the device had free.
+      // This event has no address: the field is the device's free memory.
       row.reported_free = event.address == 0 ? 0 : event.address + 1;
       row.stack = stacks_.Of(stack).python;
       row.native_stack = stacks_.Of(stack).native;
@@ -576,7 +576,7 @@ void TorchReplay::EndSegment(uint64_t address, int64_t at_ns) {
   segments_.erase(found);
 }
 
-// Expandable segments grow and shrink: all that is mapped backs one segment.
+// Expandable segments grow and shrink: all mapped memory backs one segment.
 void TorchReplay::Map(uint64_t from, uint64_t to, const FinalSegment& segment, int64_t now_ns) {
   if (from >= to)
     return;
@@ -623,7 +623,7 @@ tables::SegmentId TorchReplay::SegmentAt(uint64_t address, uint64_t bytes) const
     if (after == ranges->begin())
       continue;
     const Row& range = std::prev(after)->second;
-    // A block may go over several mapped pieces; a segment it does not leave.
+    // A block may span several mapped pieces, but only one segment.
     if (address < range.end && (ranges == &mapped_ || address + bytes <= range.end))
       return range.row.segment;
   }

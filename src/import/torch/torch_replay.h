@@ -12,12 +12,12 @@
 #include "import/builder.h"
 #include "import/torch/torch_pickle.h"
 
-// One device of a PyTorch snapshot: what stands at its end, and the events before. A ring that ran
-// over has lost the first of them, so that what stood when the others began is found by taking
-// them back from the end; then they go forward, and each row is told when it ends.
+// Replays one device of a PyTorch snapshot, which has the memory at its end and the last events. A
+// full ring has lost the first events. So the replay first undoes the events from the end, to find
+// the memory at the first event, and then applies them forward to make rows.
 namespace vramscope::imports {
 
-// Frames of the snapshot as stacks of the recording.
+// Converts the snapshot's frames to stacks of the recording.
 class TorchStacks {
  public:
   TorchStacks(const TorchPickle& pickle, Builder* builder)
@@ -27,11 +27,11 @@ class TorchStacks {
         frames_(pickle.frame_count()) {}
   struct Pair {
     tables::StackId python, native;
-    tables::StackId place;  // where people say that it comes from
+    tables::StackId place;  // the stack to show as call site
   };
   const Pair& Of(uint32_t stack);
   bool HasPython(uint32_t stack);
-  // A text of the snapshot, which stands at one place however often it comes.
+  // A text of the snapshot. Equal texts have the same address.
   tables::StringId Text(std::string_view text);
 
  private:
@@ -39,15 +39,15 @@ class TorchStacks {
     bool is_known = false;
     bool is_python = false;
     bool is_recorder = false;
-    bool hands_out = false;  // part of an allocator: its caller wants the memory
+    bool hands_out = false;  // allocator code: its caller is the requester
     tables::FrameId id;
-    tables::FrameId node;  // says which operation's backward it runs; 0: none's
+    tables::FrameId node;  // operation whose backward it runs; 0: none
   };
   const Frame& FrameOf(uint32_t number);
 
   struct Known {
     bool is_known = false;
-    std::optional<bool> has_python;  // empty: nobody asked
+    std::optional<bool> has_python;  // empty: not checked yet
     Pair stacks;
   };
   const TorchPickle& pickle_;
@@ -59,7 +59,7 @@ class TorchStacks {
 
 class TorchReplay {
  public:
-  // `is_ours`: vramscope wrote it, and sizes are what was asked for.
+  // `is_ours`: vramscope wrote it, and sizes are the requested ones.
   TorchReplay(const TorchPickle& pickle,
               TorchStacks* stacks,
               Builder* builder,
@@ -69,12 +69,12 @@ class TorchReplay {
   void AddSegment(const PickleValue& segment);
   void SetEvents(const std::vector<PickleValue>* events) { events_ = events; }
 
-  // What stood before the first event; once, after the calls above.
+  // Finds the memory before the first event. Call once, after the calls above.
   void TakeBack();
-  // `timed`: some event of the snapshot has a time; else a second stands for an event. `begin_ns`:
-  // when what stood before the first event of any device is there.
+  // `timed`: events have times; otherwise each takes a second. `begin_ns`: the begin of memory from
+  // before the first event of any device.
   void Begin(int64_t first_us, bool timed, int64_t begin_ns);
-  // Microseconds of the next event; false behind the last.
+  // Time of the next event in microseconds; false after the last.
   bool NextTime(int64_t* time_us) const;
   void Advance(int64_t first_us);
   void End();
@@ -96,7 +96,7 @@ class TorchReplay {
   };
   static constexpr uint32_t kNoFinal = UINT32_MAX;
 
-  // As the snapshot has it, at its end.
+  // Memory at the end, from the snapshot.
   struct FinalBlock {
     uint64_t bytes = 0, requested_bytes = 0, stream = 0;
     uint32_t stack = 0;
@@ -107,7 +107,7 @@ class TorchReplay {
     uint32_t stack = 0;
     bool is_private = false;
   };
-  // While events are taken back.
+  // Memory while events are undone.
   struct Past {
     uint64_t bytes = 0;
     uint64_t stream = 0;
@@ -132,7 +132,7 @@ class TorchReplay {
   void EndSegment(uint64_t address, int64_t now_ns);
   void Map(uint64_t from, uint64_t to, const FinalSegment& segment, int64_t now_ns);
   void Unmap(uint64_t from, uint64_t to, int64_t now_ns);
-  // A row that begins.
+  // An open row.
   Row NewRow(uint64_t from, uint64_t to, const tables::SiteRow& site, int64_t now_ns);
   tables::SegmentId SegmentAt(uint64_t address, uint64_t bytes) const;
   tables::SiteRow SiteOf(uint32_t stack, uint64_t stream) const;
@@ -147,8 +147,9 @@ class TorchReplay {
   bool is_ours_;
   tables::StringId torch_, before_, no_python_;
   const std::vector<PickleValue>* events_ = nullptr;
-  bool completes_ = false;  // frees are seen to complete
-  // Allocations have Python's frames: those without are of threads that run none, as autograd's.
+  bool completes_ = false;  // frees have completion events
+  // Allocations have Python frames; those without are of threads without Python, such as
+  // autograd's.
   bool has_python_ = false;
   uint32_t next_ = 0;  // event
   int64_t last_us_ = INT64_MIN;
@@ -160,10 +161,10 @@ class TorchReplay {
   std::map<uint64_t, uint64_t> past_mapped_;              // intervals
   std::map<uint64_t, uint32_t> mapped_finals_;            // expandable segments, by address
   std::unordered_map<uint32_t, uint32_t>
-      final_of_event_;  // what an event made that stands at the end
+      final_of_event_;  // memory that an event made and that is live at the end
 
   std::map<uint64_t, Row> blocks_, segments_, mapped_;  // by address, live
-  tables::SegmentId expandable_;                        // all that is mapped
+  tables::SegmentId expandable_;                        // all mapped memory
 };
 
 }  // namespace vramscope::imports

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// What torch.cuda.memory._snapshot() gives and _dump_snapshot() writes, from PyTorch 1.13 on: a
-// pickle of segments with their blocks, and of the allocator's last events.
+// SPDX-License-Identifier: Apache-2.0 Reads the result of torch.cuda.memory._snapshot(), which
+// _dump_snapshot() writes, from PyTorch 1.13 on: a pickle of segments with their blocks, and of the
+// allocator's last events.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "import/formats.h"
-#include "import/step_ranges.h"
+#include "import/event_log.h"
+#include "import/import.h"
 #include "import/torch/torch_pickle.h"
 #include "import/torch/torch_replay.h"
 
@@ -30,7 +30,7 @@ class Snapshot {
 
   util::Status Read(const Options& options) {
     const PickleValue& root = pickle_.root();
-    // Before 2.0 _snapshot() was the segments alone.
+    // Before 2.0, _snapshot() returned only the segments.
     const auto* const list = pickle_.ListOf(root);
     const auto* const segments =
         list != nullptr ? list : pickle_.ListOf(pickle_.Get(root, PickleKey::kSegments));
@@ -74,7 +74,7 @@ class Snapshot {
   }
 
  private:
-  // Our own snapshots say which device each number is.
+  // Our own snapshots describe each device number.
   void FindDevices(const PickleValue& origin) {
     is_ours_ = pickle_.IsDict(origin);
     const auto* const list = pickle_.ListOf(pickle_.Get(origin, PickleKey::kDevices));
@@ -126,7 +126,7 @@ class Snapshot {
         next.emplace(time_us, number);
     }
     while (!next.empty() && next.top().first == INT64_MIN) {
-      // Without a time of its own: when the others begin.
+      // A device without times begins with the others.
       const uint32_t number = next.top().second;
       next.pop();
       untimed_.push_back(number);
@@ -155,13 +155,13 @@ class Snapshot {
       replay->End();
   }
 
-  // Ranges of time that the program or a profiler named.
+  // Ranges of time named by the program or a profiler.
   void ReadAnnotations(const PickleValue& value) {
     const auto* const list = pickle_.ListOf(value);
     if (list == nullptr || !has_times_ || first_us_ < 0 || first_us_ > INT64_MAX / 2 ||
         !builder_.budget().Charge("marks", list->size(), 16))
       return;
-    // Ranges that began, by name, process and device; several devices may have one range.
+    // Open ranges, by name, process and device; several devices may have the same range.
     std::map<std::tuple<std::string, tables::ProcessId, uint64_t>, int64_t> begun_ns;
     std::set<std::tuple<std::string, tables::ProcessId, int64_t>> ended;
     StepRanges steps;
@@ -223,7 +223,7 @@ class Snapshot {
   bool has_times_ = false;
 };
 
-// A page of torch.cuda._memory_viz has the snapshot in its script.
+// A page of torch.cuda._memory_viz embeds the snapshot in its script.
 constexpr std::string_view kVizMark = "MemoryViz.js";
 constexpr std::string_view kVizPickle = "\"base64\": \"";
 

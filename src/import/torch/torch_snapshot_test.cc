@@ -70,7 +70,7 @@ class TorchPickleTest : public ::testing::Test {
 TEST_F(TorchPickleTest, EqualStacksAreOne) {
   const std::string frame =
       Dict({{"filename", Text("a.py")}, {"name", Text("f")}, {"line", Int(7)}});
-  // The frame is remembered as 0, and stands in both lists.
+  // The frame is memoized as 0 and is in both lists.
   const std::string first = List({frame + "\x94", std::string("h\0", 2)});
   const std::string second = "]" + std::string("h\0a", 3) + std::string("h\0a", 3);
   ASSERT_TRUE(Read(Pickle(List({first, second}))).ok());
@@ -122,7 +122,7 @@ TEST(TorchSnapshotTest, WhatTheRingForgotIsThere) {
   EXPECT_EQ(imported.error, "");
   EXPECT_EQ(imported.format, "torch-snapshot");
   ASSERT_EQ(imported.rows.size(), 3u);
-  // The one that was freed, the one that stands, the segment.
+  // The freed block, the live block, the segment.
   const tables::AllocationRow& before = imported.rows[0];
   EXPECT_EQ(std::tuple(before.begin_ns, before.end_ns, before.bytes, before.rounding_bytes),
             std::tuple(0, 1000, 1024u, 424u));
@@ -157,7 +157,7 @@ TEST(TorchSnapshotTest, MemoryOfABackwardIsOfItsOperation) {
       Pickle(Dict({{"segments", List({segment})}, {"device_traces", List({})}})));
   ASSERT_EQ(imported.error, "");
   std::vector<std::string> places;
-  std::vector<std::string> callers;  // who asked the allocator
+  std::vector<std::string> callers;  // callers of the allocator
   for (const tables::AllocationRow& row : imported.rows) {
     const tables::SiteRow& site = imported.tables.sites[row.site.value];
     const auto innermost = [&](tables::StackId stack) {
@@ -244,7 +244,7 @@ TEST(TorchSnapshotTest, WhatPyTorchSaysOfAnOutOfMemoryAndOfStepsIsKept) {
 
 std::string Base64(std::string bytes) {
   constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  // As memory_viz has it: no padding is needed.
+  // As in memory_viz: base64 without padding.
   bytes += std::string(3 - bytes.size() % 3, '\0');
   std::string text;
   for (size_t i = 0; i < bytes.size(); i += 3) {

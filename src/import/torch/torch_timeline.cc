@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-// What torch.profiler's export_memory_timeline() writes as .json or .json.gz: microseconds, then
-// for each of them a zero and the bytes of every category.
+// SPDX-License-Identifier: Apache-2.0 Reads the output of torch.profiler's
+// export_memory_timeline(), as .json or .json.gz: times in microseconds, then for each a zero and
+// the bytes of every category.
 //
 //   [[1001, 1002, 1007], [[0, 4096, 0, 0, 0, 0, 0, 0, 0], [0, 4096, 0, 512, 0, 0, 0, 0, 0], ...]]
 //
-// and as .raw.json.gz: nanoseconds (-1: it was there before), what happened, by how many bytes that
-// changes a category, and which one.
+// and as .raw.json.gz: nanoseconds (-1: allocated before), the action, the change in bytes, and the
+// category.
 //
 //   [[-1, 0, 4096, 0], [1001000, 1, 512, 3], [1007000, 3, -512, 3]]
 #include <algorithm>
@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "import/csv.h"
-#include "import/formats.h"
+#include "import/import.h"
+#include "import/log_text.h"
 #include "util/json.h"
 #include "util/size_text.h"
 
@@ -27,8 +27,7 @@ namespace {
 using format::Category;
 using Token = util::JsonReader::Token;
 
-// In the order of torch/profiler/_memory_profiler.py; detail of autograd and what it has no
-// category for are last.
+// In the order of torch/profiler/_memory_profiler.py; autograd details and unknown memory are last.
 constexpr std::array kCategories = {
     Category::kParameter,  Category::kOptimizerState, Category::kInput,     Category::kTemporary,
     Category::kActivation, Category::kGradient,       Category::kTemporary, Category::kUnknown};
@@ -41,13 +40,13 @@ class Timeline {
   Timeline(const Input& input, Builder* builder) : builder_(*builder) {
     const tables::ProcessId process = builder->Process(0);
     builder->process(process).command = builder->Text(input.name());
-    // The file does not say which device it is of.
+    // The file does not name its device.
     const tables::AccountId account = builder->Account(process, builder->Gpu(0));
     for (size_t i = 0; i < kCategories.size(); ++i) {
       tables::SiteRow site = Builder::SiteOf(account);
       site.owner = builder->Text("PyTorch");
       site.category = kCategories[i];
-      // Two of the profiler's categories are one of ours.
+      // Two of the profiler's categories map to the same one of ours.
       site.tag = builder->Text(i == 6 ? "autograd detail" : "");
       counters_[i] = builder->Counter(builder->Site(site));
     }
@@ -69,7 +68,7 @@ class Timeline {
     const int64_t now_ns = builder_.Tick(std::llround(times_us_[at]) * kNsPerUs);
     for (size_t i = 0; i < kCategories.size(); ++i) {
       const double bytes = row[i + 1];
-      // The profiler frees what it did not see allocated.
+      // The profiler reports frees of memory whose allocation it did not see.
       if (bytes < 0)
         builder_.Lose("bytes below zero, shown as none", 1);
       builder_.Set(counters_[i], now_ns,
@@ -92,7 +91,7 @@ class Timeline {
     constexpr auto kMost = static_cast<int64_t>(kMostBytes);
     sums_[at] = std::clamp(sums_[at] + static_cast<int64_t>(row[2]), -kMost, kMost);
     builder_.Event();
-    // What was there before has no time: it is there at the first one.
+    // Memory from before has no time; it begins at the first time.
     if (row[0] < 0)
       return;
     const int64_t now_ns = builder_.Tick(static_cast<int64_t>(row[0]));
@@ -131,7 +130,7 @@ class Timeline {
   size_t next_ = 0;
 };
 
-// What follows "[[", if a number does.
+// The number after "[[", if any.
 std::string_view NumbersAt(std::string_view head) {
   for (int i = 0; i < 2; ++i) {
     head = Trimmed(head);

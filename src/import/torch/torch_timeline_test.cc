@@ -49,7 +49,7 @@ TEST(TorchTimeline, RawEventsAreChangesOfCategories) {
   EXPECT_EQ(log.tables.steps.front().time_ns, 1'001'000);
   EXPECT_EQ(log.tables.steps.back().time_ns, 1'007'000);
   EXPECT_THAT(log.Losses(), ElementsAre(Pair("events without bytes or category", 2u)));
-  // Nothing but what was there before.
+  // Only memory from before.
   EXPECT_THAT(StepsOf(ImportText("[[-1, 0, 4096, 0]]")), ElementsAre(Pair("parameter", 4096)));
 }
 

@@ -54,9 +54,8 @@ void IterationTable::On(const trace::EventContext& at, const trace::Past& e) {
     process.past_ns = at.time_ns;
 }
 
-// The leader is the first optimizer to step: a round is over before it steps again. Where it is
-// given up for another that first steps after the leader's last step, and then again, that one
-// leads from there.
+// The leader is the first optimizer that steps. A round ends before the leader steps again. If
+// another optimizer steps repeatedly after the leader's last step, it becomes the leader.
 std::vector<int64_t> IterationTable::EndsOf(const std::vector<Step>& steps) {
   std::vector<int64_t> ends;
   std::map<uint64_t, size_t> first_of;
@@ -88,7 +87,7 @@ std::vector<int64_t> IterationTable::EndsOf(const std::vector<Step>& steps) {
 void IterationTable::Finish() {
   for (ProcessSteps& process : processes_) {
     ProcessIterations& result = process.result;
-    // A step whose end is not there did not come to its end.
+    // A step without an end was not completed.
     std::erase_if(process.steps, [](const Step& step) { return step.end_ns == 0; });
     result.by_marks = result.by_marks || !process.marks_ns.empty();
     result.ends_ns = result.by_marks ? process.marks_ns : EndsOf(process.steps);
@@ -98,7 +97,7 @@ void IterationTable::Finish() {
       result.begin_ns = std::min(*process.past_ns, result.ends_ns.front());
       continue;
     }
-    // Just before that event: an iteration does not hold the instant at which it begins.
+    // Just before that event: an iteration excludes the instant at which it begins.
     result.begin_ns = process.first_event_ns.value_or(result.ends_ns.front()) - 1;
     if (process.first_forward_ns && *process.first_forward_ns < result.ends_ns.front())
       result.begin_ns = *process.first_forward_ns - 1;

@@ -13,16 +13,16 @@
 
 namespace vramscope::resolve {
 
-// Where a process's iterations begin and end. Iteration k is (end of k-1, end of k]; the first one
+// When a process's iterations begin and end. Iteration k is (end of k-1, end of k]; the first one
 // begins at `begin_ns`.
 struct ProcessIterations {
   int64_t begin_ns = 0;
   std::vector<int64_t> ends_ns;  // ascending
-  int64_t first = 0;             // the number of the first one that is kept: ends_ns begins with it
+  int64_t first = 0;             // number of the iteration that ends at ends_ns[0]
   bool by_marks = false;         // marks named `iteration`, not optimizer steps
 
   bool empty() const { return ends_ns.empty(); }
-  // Behind the last one's number.
+  // One past the last number.
   int64_t count() const { return first + static_cast<int64_t>(ends_ns.size()); }
   int64_t BeginOf(int64_t number) const {
     return number == first ? begin_ns : ends_ns[static_cast<size_t>(number - first - 1)];
@@ -30,8 +30,8 @@ struct ProcessIterations {
   int64_t EndOf(int64_t number) const { return ends_ns[static_cast<size_t>(number - first)]; }
 };
 
-// Finds the iterations of all processes. An iteration ends with the last optimizer step before the
-// first optimizer steps again, or with a mark `iteration` where the program makes some.
+// Finds the iterations of all processes. An iteration ends with a mark `iteration` if the program
+// makes any; otherwise with the last optimizer step before the first optimizer steps again.
 class IterationTable {
  public:
   explicit IterationTable(const trace::Trace& trace)
@@ -42,13 +42,14 @@ class IterationTable {
   void On(const trace::EventContext& at, const trace::Step& e);
   // True if the mark ends an iteration.
   bool OnMark(const trace::EventContext& at, const trace::Mark& e);
-  // Up to now there is of the process what a ring keeps; the event says how many had ended.
+  // Until now, only what a ring keeps of the process is recorded. The event has the number of
+  // iterations that ended before.
   void On(const trace::EventContext& at, const trace::Past& e);
-  // After all events, before what follows.
+  // Call after all events and before of().
   void Finish();
 
   const ProcessIterations& of(trace::ProcessId process) const;
-  // The classes that stepped, of all processes.
+  // Classes of all optimizers that stepped, over all processes.
   const std::set<std::string, std::less<>>& optimizers() const { return optimizers_; }
 
  private:
@@ -63,7 +64,7 @@ class IterationTable {
     std::vector<Step> steps;  // in order of their begin
     std::map<uint64_t, size_t> under_way;
     std::vector<int64_t> marks_ns;
-    std::optional<int64_t> past_ns;  // the end of the last one that a ring does not keep
+    std::optional<int64_t> past_ns;  // end of the last iteration that a ring dropped
     ProcessIterations result;
   };
   static std::vector<int64_t> EndsOf(const std::vector<Step>& steps);

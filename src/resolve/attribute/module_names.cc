@@ -7,7 +7,7 @@
 
 namespace vramscope::resolve {
 
-// The lifetime under way at the address; a new one where the last has ended.
+// The current lifetime at the address; a new one if the last has ended.
 uint32_t ModuleNames::LifeOf(trace::ProcessId process, uint64_t object) {
   uint32_t& latest = processes_[process.value].latest.FindOrAdd(object);
   if (latest != kNone && lifetimes_[latest].until_ns == INT64_MAX)
@@ -54,7 +54,7 @@ void ModuleNames::OnParameter(trace::ProcessId process, uint64_t root) {
     lifetimes_[latest].has_parts = true;
 }
 
-// Models of one class are numbered in the order in which they were first seen.
+// Numbers models of one class in the order of their first event.
 void ModuleNames::Finish() {
   std::map<std::pair<trace::ProcessId, tables::StringId>, uint32_t> of_class;
   for (ProcessModules& modules : processes_)
@@ -116,7 +116,7 @@ std::string ModuleNames::Path(uint32_t number) const {
       lifetime.is_root ? Compiled(number) : Find(lifetime.process, lifetime.root, lifetime.last_ns);
   if (!path.empty())
     return Prefix(root) + std::string(path);
-  // Around its root or that root itself, or a copy of it (DataParallel's).
+  // The root, a wrapper around it, or a copy of it (DataParallel's).
   const bool is_copy = root != kNone && lifetimes_[root].type == lifetime.type;
   return RootName(is_copy ? lifetimes_[root] : lifetime);
 }

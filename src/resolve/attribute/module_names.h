@@ -13,8 +13,8 @@
 
 namespace vramscope::resolve {
 
-// Which module an address was at an instant. An address names one object from the end of the one
-// before it there until its own end; what was last said in that time holds for all of it.
+// Which module an address was at an instant. An object's lifetime begins when the previous object
+// at its address ends. The last name given in a lifetime is valid for all of it.
 //
 //   address -> lifetime -> lifetime before it -> ...       lifetime: {until, path, class, root}
 class ModuleNames {
@@ -26,27 +26,27 @@ class ModuleNames {
 
   void On(const trace::EventContext& at, const trace::Module& e);
   void On(const trace::EventContext& at, const trace::ModuleGone& e);
-  // A parameter that this root owns: it is a model then, not a loss.
+  // A parameter that this root owns. The root is then a model and not, for example, a loss
+  // function.
   void OnParameter(trace::ProcessId process, uint64_t root);
 
-  // After all events, before what follows.
+  // Call after all events and before the functions below.
   void Finish();
 
-  // The lifetime that an object had at that instant, or kNone.
+  // The object's lifetime at that instant, or kNone.
   uint32_t Find(trace::ProcessId process, uint64_t object, int64_t time_ns) const;
-  // The path that people know it by: "layer.0.fc", with the model's class before it where the
-  // process has several models; a root is its class.
+  // The module's path: "layer.0.fc", after the model's class if the process has several models. A
+  // root's path is its class.
   std::string Path(uint32_t number) const;
   std::string_view Type(uint32_t lifetime) const;
-  // The class of the module at that path below a root at that instant, or "". Where none was seen
-  // there yet, that of the first one.
+  // The class of the module at that path below a root at that instant, or "". Before the first
+  // module at the path was seen, the class of that one.
   std::string TypeOfPath(uint32_t root, const std::string& path, int64_t time_ns) const;
-  // What a path below that root begins with: "", or "Generator.".
+  // The prefix of paths below that root: "", or "Generator.".
   std::string Prefix(uint32_t root) const;
 
-  // A name below what was a root when it was given. While a model is built its parts are roots of
-  // their own: what "weight" of such a one was is "fc.weight" of the model that it became a part
-  // of.
+  // Renames a path below a former root. While a model is built, its parts are roots of their own:
+  // the "weight" of such a part later is the "fc.weight" of its model.
   struct Below {
     uint32_t root = kNone;
     std::string path;
@@ -61,8 +61,8 @@ class ModuleNames {
     tables::StringId type;
     trace::ProcessId process;
     uint32_t before = kNone;  // the lifetime before it at that address
-    int64_t last_ns = 0;      // when it was last spoken of
-    uint32_t number = 1;      // among models of its class in its process
+    int64_t last_ns = 0;      // when an event last named it
+    uint32_t number = 1;      // counts models of its class in its process
     bool is_root = false;
     bool has_parts = false;  // submodules, or parameters that it is the root of
   };
@@ -80,7 +80,7 @@ class ModuleNames {
   };
 
   uint32_t LifeOf(trace::ProcessId process, uint64_t object);
-  // The model that torch.compile's module is around; of others that one itself.
+  // The model that torch.compile wraps; any other module itself.
   uint32_t Compiled(uint32_t number) const;
   std::string RootName(const Lifetime& root) const;
 

@@ -8,7 +8,7 @@ namespace {
 
 using format::NameKind;
 
-// Memory that is a parameter is that, whatever else it is.
+// A parameter's name takes precedence over names of other kinds.
 int Rank(NameKind kind) {
   switch (kind) {
     case NameKind::kParameter:
@@ -94,7 +94,7 @@ std::vector<Names::Share> Names::SharesOf(trace::ProcessId process, uint32_t set
       entries.push_back(entry);
   }
   std::vector<Share> shares = SharesByParts(entries, bytes);
-  // One part alone leaves padding, where no other name is of all of it.
+  // A single part leaves padding, unless another name is of the whole.
   if (shares.size() == 1 && std::all_of(entries.begin(), entries.end(),
                                         [&](uint32_t entry) { return names_[entry].bytes != 0; }))
     return {};
@@ -123,7 +123,7 @@ std::vector<Names::Share> Names::SharesByParts(const std::vector<uint32_t>& entr
         !shares.empty() && shares.back().offset == part.offset && shares.back().bytes == part.bytes;
     if (!is_same && (part.offset < from || part.offset + part.bytes > bytes))
       return {};
-    // As where it has a storage of its own.
+    // Its size in a storage of its own.
     const MemoryName name{part.kind, part.name, part.detail, part.owner, 0, 0, 0};
     if (is_same)
       shares.back().set = Add(shares.back().set, name);
@@ -142,7 +142,7 @@ std::vector<Names::Share> Names::SharesByLayout(trace::ProcessId process,
   auto layout = found->second.find(bytes);
   if (layout == found->second.end())
     layout = found->second.begin();
-  // Gradient and state may have wider or narrower elements than the parameter has.
+  // Elements of gradient and state may have another width than the parameter's.
   const uint64_t flat = layout->first;
   constexpr uint64_t kWidest = 8;
   const bool is_wider = bytes % flat == 0 && bytes / flat <= kWidest;
@@ -185,7 +185,7 @@ uint32_t Names::Add(uint32_t set, const MemoryName& name) {
   const uint32_t id = Intern(name);
   if (const auto known = added_.find({set, id}); known != added_.end())
     return known->second;
-  // The same name with another size is not an alias: the storage was resized.
+  // The same name with another size means that the storage was resized.
   const auto replaced = [&](uint32_t entry) {
     const MemoryName& other = names_[entry];
     if (other.kind != name.kind)

@@ -9,21 +9,21 @@
 #include <vector>
 
 #include "format/enums.h"
-#include "resolve/attribute/parts.h"
+#include "resolve/attribute/owners.h"
 #include "trace/event.h"
 
 namespace vramscope::resolve {
 
-// One name that the program or PyTorch has for a piece of memory.
+// A name that the program or PyTorch gave to a piece of memory.
 struct MemoryName {
   format::NameKind kind = format::NameKind::kTag;
   tables::StringId name;
   tables::StringId detail;  // the optimizer's name for its state
-  // The root module or optimizer that `name` is a path in; of a communicator its id, 0: one of
-  // several
+  // The root module or optimizer that `name` is a path in. For a communicator its id; 0: one of
+  // several.
   uint64_t owner = 0;
-  uint64_t requested = 0;  // bytes that the storage asked for; 0: not said
-  // The part of the storage that the name is of; 0 bytes: all of it, or not said.
+  uint64_t requested = 0;  // bytes requested for the storage; 0: unknown
+  // The named part of the storage. 0 bytes: all of it, or unknown.
   uint64_t offset = 0;
   uint64_t bytes = 0;
   friend auto operator<=>(const MemoryName&, const MemoryName&) = default;
@@ -32,37 +32,37 @@ struct MemoryName {
 // All names of one piece of memory, in the order in which they were given.
 struct NameSet {
   std::vector<uint32_t> entries;
-  uint32_t first = 0;    // the one that says what the memory is for
-  uint32_t tag = 0;      // the program's own name; 0: none
-  uint32_t whole = 0;    // a parameter that has others as its parts; 0: none
-  bool is_flat = false;  // several parameters have parts of the storage, or one has that of `whole`
-  uint64_t requested = 0;  // 0: not said
+  uint32_t first = 0;      // the name that decides the category
+  uint32_t tag = 0;        // the program's own name; 0: none
+  uint32_t whole = 0;      // a parameter that has others as its parts; 0: none
+  bool is_flat = false;    // several parameters share the storage, or one has a part of `whole`
+  uint64_t requested = 0;  // 0: unknown
 };
 
-// Names and sets of names by number, equal ones once: a training gives the same names to new
-// memory in each iteration. Set and name 0 are "none".
+// Interns names and sets of names, because a training gives the same names to new memory in each
+// iteration. Set 0 and name 0 mean "none".
 class Names {
  public:
   Names() : names_(1), sets_(1) {}
 
-  // The set with that name added; the same set where it has it. A tag takes the place of the tag
-  // before it, names of the other kinds stand side by side (tied weights).
+  // The set with that name added. A tag replaces the previous tag. Other names are kept side by
+  // side (tied weights).
   uint32_t Add(uint32_t set, const MemoryName& name);
 
-  // Whether that name takes the place of the set's: the memory was given out again.
+  // Whether that name replaces the set's names because the memory was reused.
   bool TakesTurn(uint32_t set, const MemoryName& name) const {
     return name.kind == format::NameKind::kTag && sets_[set].tag != 0;
   }
 
-  // Memory of a process got its name: how large a parameter is shows where it, or its gradient, has
-  // a storage of its own.
+  // Memory of a process got its name. Learns a parameter's size from storages that have only that
+  // parameter or its gradient.
   void NoteSize(trace::ProcessId process, const MemoryName& name);
-  // Memory of a process has these names: the parts of a flat parameter, such as FSDP1's, are those
-  // of its gradient and its state too.
+  // Memory of a process has these names. The gradient and state of a flat parameter, such as
+  // FSDP1's, have the same parts as the parameter.
   void NoteParts(trace::ProcessId process, uint32_t set);
-  // Of memory that several parameters, their gradients or state have together, such as a flat
-  // buffer: a set for each of them and its bytes, by offset. Empty where these are not known, or
-  // are more than `bytes`: then they are names of one thing.
+  // For memory that several parameters, gradients or states share, such as a flat buffer: a set and
+  // its bytes for each, by offset. Empty if the parts are unknown or exceed `bytes`; then all names
+  // are of the same memory.
   struct Share {
     uint32_t set = 0;
     uint64_t offset = 0;
@@ -77,8 +77,8 @@ class Names {
  private:
   uint32_t Intern(const MemoryName& name);
   uint32_t Intern(NameSet set);
-  // By the parts of the storage that names are of; by those of a flat parameter; by the sizes of
-  // parameters.
+  // Three ways to split a storage: by its named parts, by a flat parameter's parts, by parameter
+  // sizes.
   std::vector<Share> SharesByParts(const std::vector<uint32_t>& entries, uint64_t bytes);
   std::vector<Share> SharesByLayout(trace::ProcessId process, MemoryName name, uint64_t bytes);
   std::vector<Share> SharesBySizes(trace::ProcessId process,
@@ -91,14 +91,14 @@ class Names {
   std::map<MemoryName, uint32_t> name_ids_;
   std::map<std::vector<uint32_t>, uint32_t> set_ids_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> added_;  // set, name -> set
-  // The smallest storage that has a parameter's name, by process, model and name.
+  // The smallest storage with a parameter's name, by process, model and name.
   std::map<ParameterKey, uint64_t> sizes_;
-  // Sets that have the parts of a flat parameter, by the bytes of its storage: a shard, and where
-  // it is gathered all of it.
+  // Sets with the parts of a flat parameter, by the storage's bytes: a shard, or the gathered
+  // whole.
   std::map<ParameterKey, std::map<uint64_t, uint32_t>> layouts_;
 };
 
-// The category that a name says, if it does: a tag says nothing.
+// The category that a name implies. A tag implies none.
 std::optional<Category> CategoryOfName(format::NameKind kind);
 
 }  // namespace vramscope::resolve

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolve/attribute/owners.h"
 
+#include <string_view>
+
+#include "util/text.h"
+
 namespace vramscope::resolve {
 namespace {
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 // The Python package that an installed file belongs to, or "".
 std::string_view PackageOf(std::string_view file) {
@@ -103,6 +111,22 @@ OwnerId Owners::OfPythonStack(tables::StackId python) {
     return Intern(owner);
 #include "resolve/attribute/owners.def"
   return kUnknownOwner;
+}
+
+bool IsUserFrame(const trace::Trace& trace, const tables::FrameRow& frame) {
+  const std::string_view file = trace.string(frame.file);
+  if (frame.kind == tables::FrameKind::kNative) {
+    const std::string_view image = trace.string(frame.image);
+    // The first frame of every program is C library code linked into the program.
+    return OwnerOfImage(image) == "application" && !image.starts_with("/lib/") &&
+           !image.starts_with("/lib64/") && !image.starts_with("/usr/lib") &&
+           !file.ends_with("/vramscope/annotate.h") && trace.string(frame.function) != "_start";
+  }
+  // Code without a file ("<string>", a notebook cell) is the user's. Code that PyTorch generates is
+  // not; the user's call of it is further out.
+  return !file.empty() && !Contains(file, "/site-packages/") &&
+         !Contains(file, "/dist-packages/") && !Contains(file, "/lib/python3") &&
+         !file.starts_with("<frozen") && !util::IsGeneratedCode(file);
 }
 
 }  // namespace vramscope::resolve

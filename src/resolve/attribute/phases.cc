@@ -9,10 +9,19 @@
 namespace vramscope::resolve {
 namespace {
 
-// Nodes of a graph whose forward is remembered: a backward reaches back so many operators.
+// kUnknown for any other name.
+Category ParseCategory(std::string_view name) {
+  for (const Category category : format::kAllCategories) {
+    if (name == CategoryName(category))
+      return category;
+  }
+  return Category::kUnknown;
+}
+
+// Number of operators of the forward that are kept for the backward.
 constexpr size_t kRecorded = size_t{1} << 16;
-// An operator that allocates nothing records a node all the same; its gradient belongs to what was
-// allocated before it, if that is not too long ago.
+// An operator that allocates nothing still records a node. Its gradient belongs to the allocation
+// before it, if that is recent enough.
 constexpr uint64_t kFurthest = 32;
 
 }  // namespace
@@ -52,8 +61,8 @@ Phase Phases::PhaseOf(trace::AutogradNode node,
   if (node.kind == trace::AutogradNode::Kind::kBackward) {
     if (!facts.in_backward && process.has_python)
       thread.is_autograd = true;
-    // What the backward records, for a gradient of the gradient or for a checkpoint, moves the
-    // number too.
+    // A backward also increases the number when it records nodes for a second gradient or a
+    // checkpoint.
     thread.has_number = false;
     return Phase::kBackward;
   }
@@ -74,7 +83,7 @@ Phase Phases::PhaseOf(trace::AutogradNode node,
     case Phase::kOptimizer:
       return recorded ? Phase::kForward : Phase::kOptimizer;
     case Phase::kForward:
-      // A step that did not come to its end.
+      // A step that was not completed.
       if (thread.steps > 0 && !facts.in_step) {
         process.steps -= std::min(process.steps, thread.steps);
         thread.steps = 0;
@@ -91,8 +100,9 @@ Phase Phases::PhaseOf(trace::AutogradNode node,
   return thread.in_forward ? Phase::kForward : Phase::kOther;
 }
 
-// The first allocation since the number was reached is the operator's: autograd makes the node, and
-// then the operator runs. Numbers count by thread; the thread that used one last has it.
+// The first allocation after the number was reached is the operator's, because autograd makes the
+// node before the operator runs. Each thread counts its own numbers; the latest use of a number
+// wins.
 void Phases::Record(const trace::EventContext& at,
                     tables::StackId stack,
                     uint64_t number,
@@ -117,7 +127,7 @@ const Phases::Recorded* Phases::Find(const ProcessState& process, uint64_t numbe
   return nullptr;
 }
 
-// What a backward allocates belongs to the operator whose gradient it computes.
+// Memory of a backward belongs to the operator whose gradient it computes.
 void Phases::Join(const Operator& here,
                   trace::AutogradNode node,
                   const StackFacts& facts,
@@ -130,22 +140,22 @@ void Phases::Join(const Operator& here,
     thread.recomputed = {};
   }
   if (facts.module_inside) {
-    // A checkpoint computes again: the modules stand in its own stack.
+    // A checkpoint recomputes, so its own stack has the modules.
     thread.recomputed = here;
     origin->forward = here.stack;
     return;
   }
   if (facts.checkpoint) {
-    // It runs a graph of its own, with numbers that no forward had.
+    // Its graph is separate, with numbers that no forward used.
     thread.evaluated = thread.recomputed;
   } else if (node.kind == trace::AutogradNode::Kind::kBackward &&
              node.number < process.last_number) {
-    // Nodes that accumulate gradients have no number of their own, and run behind the node whose
-    // gradient it is.
+    // Nodes that accumulate gradients have no number. They run after the node that computed the
+    // gradient.
     const Recorded* found = Find(process, node.number + 1);
     thread.evaluated = found != nullptr ? Operator{found->stack, found->scope} : Operator{};
   }
-  // Sums of gradients are made between two nodes: they belong to the first.
+  // Sums of gradients are made between two nodes and belong to the first.
   origin->forward = thread.evaluated.stack;
   if (origin->scope.value == 0)
     origin->scope = thread.evaluated.scope;
@@ -187,7 +197,7 @@ void Phases::OnAllocated(const trace::EventContext& at,
     Join({stack, at.scope}, node, facts, process, thread, origin);
     return;
   }
-  // Threads that only load data run beside backwards and steps and do not end them.
+  // Threads that only load data run in parallel with backwards and steps, and do not end them.
   if (phase == Phase::kForward || phase == Phase::kOptimizer)
     thread.is_program = true;
   if (thread.is_program && !facts.in_backward)
@@ -209,7 +219,7 @@ void Phases::On(const trace::EventContext& at, const trace::Step& e) {
   ThreadState& thread = ThreadOf(at);
   process.knows = process.stepped = true;
   thread.in_forward = false;
-  // A step in a hook of the backward does not end it.
+  // A step in a backward hook does not end the backward.
   if (!thread.is_autograd) {
     thread.is_program = true;
     EndBackward(process);
@@ -253,7 +263,7 @@ Category Phases::ByPhase(const ProcessState& process, bool kept, const Origin& o
   const bool of_phase = origin.phase == Phase::kForward || origin.phase == Phase::kOptimizer;
   if (!of_phase && process.unnamed)
     return Category::kUnknown;
-  // What a ring kept of its past came before the steps of which it kept nothing.
+  // Memory that a ring kept is older than the steps that it dropped.
   if (!process.trains() && origin.epoch < kOfPast)
     return Category::kRetained;
   return origin.phase == Phase::kForward     ? Category::kActivation
@@ -261,8 +271,8 @@ Category Phases::ByPhase(const ProcessState& process, bool kept, const Origin& o
                                              : Category::kInput;
 }
 
-// What a backward leaves behind is a gradient where the program's are not named. Where they are, it
-// is one if another of the same operator and size is.
+// Memory that outlives a backward is a gradient if gradients have no names. If they have names, it
+// is one only if a named gradient has the same operator and size.
 Category Phases::OfBackward(const ProcessState& process,
                             bool freed,
                             uint64_t size_bytes,
@@ -287,7 +297,7 @@ void Phases::OnName(trace::ProcessId process,
     state.gradients.emplace(origin.forward, size_bytes);
 }
 
-// What was around it is gone, and it says nothing of where its process and thread are.
+// Its surrounding events are lost, and it does not show the phase of its process and thread.
 void Phases::TakeOrigin(const trace::EventContext& at, Origin* origin) {
   const auto phase = static_cast<Phase>(at.origin_phase);
   origin->phase = phase <= Phase::kOptimizer ? phase : Phase::kOther;
@@ -313,7 +323,7 @@ void Phases::On(const trace::EventContext& at, const trace::Past& e) {
   process.has_python = process.has_python || (e.knows & 2) != 0;
 }
 
-// A tag or a scope that is called like a category, "halo/workspace", says so.
+// A tag or scope that ends in a category's name, such as "halo/workspace", sets the category.
 Category Phases::SaidBy(tables::StringId text) {
   if (text.value == 0)
     return Category::kUnknown;
@@ -348,7 +358,7 @@ void Phases::Decide(trace::ProcessId process,
   if (origin->purpose == Purpose::kCollective)
     return decide(Category::kCommunication);
   if (origin->purpose == Purpose::kCommunication) {
-    // What communication leaves behind when the backward is over are gradients, summed up.
+    // Communication memory that outlives the backward is summed gradients.
     const bool gradient = by_phase && origin->phase == Phase::kBackward &&
                           OfBackward(state, freed, size_bytes, *origin) == Category::kGradient;
     return decide(gradient ? Category::kGradient : Category::kCommunication);

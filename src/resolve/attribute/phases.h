@@ -7,79 +7,77 @@
 #include <vector>
 
 #include "resolve/attribute/names.h"
-#include "resolve/attribute/origin.h"
 #include "resolve/attribute/stack_facts.h"
 #include "trace/trace.h"
 
 namespace vramscope::resolve {
 
-// Follows what every process and thread is at, event by event, and decides what memory is for.
+// Follows the phase of each process and thread event by event, and decides the category of memory.
 //
-// Categories depend on how long memory lives: an activation is what the forward leaves behind when
-// the next backward begins. So each process counts the ends of such times, memory remembers the
-// count of its phase when it was allocated, and when it goes, a higher count says that it outlived
-// them:
+// Categories depend on how long memory lives: an activation is forward memory that is still live
+// when the next backward begins. So each process counts the ends of its phases. Memory keeps the
+// count at its allocation. A higher count at its free shows that it outlived the phase:
 //
 //   forward, other:  backwards begun      backward: backwards over      optimizer: steps over
 class Phases {
  public:
   explicit Phases(const trace::Trace& trace);
 
-  // Fills the origin of what was allocated there, names and category apart. `sequence` is a
-  // BlockAlloc's; 0 of what is none.
+  // Fills the origin of memory allocated at `at`, except names and category. `sequence` is a
+  // BlockAlloc's, else 0.
   void OnAllocated(const trace::EventContext& at,
                    tables::StackId stack,
                    tables::StackId native,
                    uint64_t sequence,
                    Origin* origin);
   void On(const trace::EventContext& at, const trace::Step& e);
-  // A name of PyTorch's for memory of that size.
+  // PyTorch named memory of that size.
   void OnName(trace::ProcessId process,
               format::NameKind kind,
               const Origin& origin,
               uint64_t size_bytes);
-  // The main program ended: no backward is under way any more.
+  // The main program ended, and with it any backward.
   void OnTeardown(trace::ProcessId process) { EndBackward(processes_[process.value]); }
-  // Up to now there is of the process what a ring keeps.
+  // Until now, only what a ring keeps of the process is recorded.
   void On(const trace::EventContext& at, const trace::Past& e);
-  // A mark that ends an iteration: so does its forward.
+  // A mark ended an iteration, and so its forward.
   void OnIteration(const trace::EventContext& at) { ThreadOf(at).in_forward = false; }
 
-  // Decides the category of memory that the program frees now (`freed`), or keeps until its end or
-  // that of the recording. Not `by_phase`, only its names and its stack can say what it is for.
+  // Decides the category of memory that the program frees now (`freed`) or keeps to the end.
+  // Without `by_phase`, only names and the stack decide.
   void Decide(trace::ProcessId process,
               const Names& names,
               bool freed,
               bool by_phase,
               uint64_t size_bytes,
               Origin* origin);
-  // Whether memory that lives outlived the time that its phase is about.
+  // Whether live memory outlived its phase.
   bool Outlived(trace::ProcessId process, const Origin& origin) const {
     return Outlived(processes_[process.value], origin);
   }
-  // Whether anything told the phases of that process. If not, nothing is an input or temporary.
+  // Whether any phase of that process is known. If not, no memory is an input or temporary.
   bool Knows(trace::ProcessId process) const { return processes_[process.value].knows; }
   bool HasPython(trace::ProcessId process) const { return processes_[process.value].has_python; }
 
  private:
-  // What ended so far of what memory can outlive.
+  // Counts of the ended phases.
   struct Ends {
     uint32_t backwards_begun = 0;
     uint32_t backwards_over = 0;
     uint32_t steps_over = 0;
   };
-  // Origin::epoch of what the past of a ring keeps. Nothing counts so far.
+  // Values of Origin::epoch for memory from before a ring's history, when counts are unknown.
   static constexpr uint32_t kLivedOn = UINT32_MAX;  // it outlived them
   static constexpr uint32_t kEndedWithin = UINT32_MAX - 1;
   static constexpr uint32_t kOfPast = UINT32_MAX - 2;  // not by then
-  // The forward allocation after which autograd's next node number was `number`.
+  // A forward allocation, and autograd's next node number after it.
   struct Recorded {
     uint64_t number = UINT64_MAX;
     tables::StackId stack;
     tables::StringId scope;
     tables::ThreadId thread;
   };
-  // Where an autograd thread is: the operator of the last node it evaluated.
+  // The operator of the last node that an autograd thread evaluated.
   struct Operator {
     tables::StackId stack;
     tables::StringId scope;
@@ -88,30 +86,30 @@ class Phases {
     uint64_t next_number = 0;
     bool has_number = false;
     bool in_forward = false;
-    bool is_program = false;   // it ran forward, backward or optimizer of its own accord
-    bool is_autograd = false;  // autograd's own thread: it evaluates nodes and nothing else
+    bool is_program = false;   // it ran a forward, backward or optimizer itself
+    bool is_autograd = false;  // autograd's own thread, which only evaluates nodes
     uint32_t steps = 0;        // optimizer steps under way
-    uint32_t backward = 0;     // the one that what follows is of
+    uint32_t backward = 0;     // number of the current backward
     Operator evaluated;
-    Operator recomputed;  // the last module call inside of a backward
+    Operator recomputed;  // the last module call inside a backward
   };
   struct ProcessState {
     bool knows = false;
-    bool unnamed = false;  // what is not of a phase can be a parameter as well as an input
+    bool unnamed = false;  // memory outside of phases may be a parameter or an input
     bool has_python = false;
     bool in_backward = false;
     bool in_optimizer = false;
     bool stepped = false;
-    bool has_names = false;  // of parameters: then gradients have theirs, too
+    bool has_names = false;  // parameters are named, so gradients are too
     uint32_t steps = 0;      // under way
     Ends ends;
-    Ends past;                       // as they were where a ring's history begins
-    uint64_t last_number = 0;        // the highest that a forward recorded
-    ThreadState no_thread;           // events that name none
-    std::vector<Recorded> recorded;  // by number, the latest of them
-    // Of named gradients: the operator of the forward, and the size.
+    Ends past;                       // at the begin of a ring's history
+    uint64_t last_number = 0;        // the highest number that a forward recorded
+    ThreadState no_thread;           // for events without a thread
+    std::vector<Recorded> recorded;  // the latest, by number
+    // Operator of the forward, and size, of named gradients.
     std::set<std::pair<tables::StackId, uint64_t>> gradients;
-    // If not, nothing is an activation.
+    // If not, no memory is an activation.
     bool trains() const { return stepped || ends.backwards_begun != 0; }
   };
 
@@ -147,7 +145,7 @@ class Phases {
   StackFactsTable facts_;
   std::vector<ProcessState> processes_;
   std::vector<ThreadState> threads_;
-  std::vector<uint8_t> said_;  // by string: the category that it names + 1, 0: not asked yet
+  std::vector<uint8_t> said_;  // by string: the category that it names + 1; 0: not looked up yet
 };
 
 }  // namespace vramscope::resolve

@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "format/enums.h"
 #include "trace/trace.h"
 
 namespace vramscope::resolve {
 
-// What went against the invariants, with the first case of each.
+// Counts broken invariants, with the first case of each.
 struct Violations {
   uint64_t freed_twice = 0;
   std::string first_freed_twice;
@@ -23,9 +24,9 @@ struct Violations {
 
 struct ProcessProgress {
   bool seen = false;
-  bool began_late = false;  // it was under way when its recording began
+  bool began_late = false;  // it was running when its recording began
   bool resumed = false;     // it recorded after a pause
-  bool had_torch = false;   // and PyTorch imported then
+  bool had_torch = false;   // PyTorch was imported by then
   bool torn_down = false;
   bool ended = false;
   uint32_t modules_gone = 0;
@@ -34,8 +35,8 @@ struct ProcessProgress {
   int64_t last_ns = 0;
 };
 
-// A free of an address that was freed a moment ago and not given out since is a second free. Only
-// recent addresses are remembered: what is found is certain, what is older goes as unknown.
+// Detects double frees: an address that was freed recently and not allocated since. Only recent
+// addresses are kept, so a hit is certain; an older double free counts as an unknown free.
 class RecentFrees {
  public:
   RecentFrees() : addresses_(size_t{1} << 14) {}
@@ -50,7 +51,8 @@ class RecentFrees {
   void Forget() { std::fill(addresses_.begin(), addresses_.end(), 0); }
 
  private:
-  // The upper bits of addresses are mostly zero. A forked child's are its parent's.
+  // The upper bits of addresses are mostly zero. A forked child has its parent's addresses, hence
+  // the process.
   static uint64_t KeyOf(trace::ProcessId process, uint64_t address) {
     return address ^ static_cast<uint64_t>(process.value) << 48;
   }
@@ -60,13 +62,14 @@ class RecentFrees {
   std::vector<uint64_t> addresses_;
 };
 
-// How far the ledger is in the events, and what of them made no sense: all its parts share it.
+// The ledger's position in the events and its counts of inconsistent ones. All parts of the ledger
+// share it.
 struct Progress {
   explicit Progress(const trace::Trace& trace);
 
   std::vector<ProcessProgress> processes;
-  int64_t now_ns = 0;     // of the event under way
-  bool finished = false;  // what ends now was never freed
+  int64_t now_ns = 0;     // time of the current event
+  bool finished = false;  // all events are read; rows that end now were never freed
   RecentFrees frees;
   Violations violations;
   trace::Loss unknown_frees;
@@ -74,5 +77,12 @@ struct Progress {
   trace::Loss double_allocs;
   trace::Loss unknown_names;
 };
+
+inline Progress::Progress(const trace::Trace& trace) : processes(trace.processes().size()) {
+  unknown_frees.name = format::LossName(static_cast<uint64_t>(format::Loss::kUnknownFree));
+  inherited_frees.name = format::LossName(static_cast<uint64_t>(format::Loss::kInheritedFree));
+  double_allocs.name = format::LossName(static_cast<uint64_t>(format::Loss::kDoubleAlloc));
+  unknown_names.name = format::LossName(static_cast<uint64_t>(format::Loss::kNamesWithoutMemory));
+}
 
 }  // namespace vramscope::resolve

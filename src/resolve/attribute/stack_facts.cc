@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "resolve/attribute/frames.h"
 #include "resolve/attribute/owners.h"
 #include "util/text.h"
 
@@ -15,8 +14,8 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// The path below the package `torch`, or "": whole components, so that a user's folder of a like
-// name does not count.
+// The path below the package `torch`, or "". Compares whole components, so a user's folder with a
+// similar name does not match.
 std::string_view BelowTorch(std::string_view file) {
   if (file.starts_with("torch/"))
     return file.substr(6);
@@ -24,7 +23,7 @@ std::string_view BelowTorch(std::string_view file) {
   return at == std::string_view::npos ? std::string_view() : file.substr(at + 7);
 }
 
-// "Linear.__init__" -> "__init__". Before Python 3.11 there is nothing but that.
+// "Linear.__init__" -> "__init__". Before Python 3.11 the name has no class.
 std::string_view LastName(std::string_view function) {
   const size_t dot = function.rfind('.');
   return dot == std::string_view::npos ? function : function.substr(dot + 1);
@@ -35,8 +34,8 @@ bool IsOneOf(std::string_view name, const std::string_view (&names)[N]) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// torch.distributed's own buffers, not the computing that runs inside of its frames: operators on a
-// DTensor, optimizers, and what wraps a module's forward only.
+// torch.distributed's own buffers, but not computation inside its frames: operators on a DTensor,
+// optimizers, and wrappers of a module's forward.
 bool IsCommunication(std::string_view below) {
   if (below == "nn/parallel/distributed.py")
     return true;
@@ -93,7 +92,7 @@ StackFactsTable::FrameSays StackFactsTable::Ask(const tables::FrameRow& frame) c
     return FrameSays::kCollective;
   if (IsCommunication(below))
     return FrameSays::kCommunication;
-  // torch.nn.Module has many methods; only these are its call.
+  // Of torch.nn.Module's methods, only these call the module.
   static constexpr std::string_view kCall[] = {"_wrapped_call_impl", "_call_impl", "__call__",
                                                "_slow_forward",      "inner",      "forward"};
   if (below == "nn/modules/module.py" && !IsOneOf(name, kCall))
@@ -110,7 +109,7 @@ StackFactsTable::FrameSays StackFactsTable::SaysOf(tables::FrameId frame) {
   return says;
 }
 
-// One frame further in: what it says counts for more than all that is outside of it.
+// Adds one inner frame. It takes precedence over the outer ones.
 void StackFactsTable::Extend(StackFacts& facts, tables::StackId stack) {
   const tables::StackRow& entry = trace_.stack(stack);
   const FrameSays says = SaysOf(entry.frame);
@@ -148,7 +147,7 @@ void StackFactsTable::Extend(StackFacts& facts, tables::StackId stack) {
       facts.communication = facts.collective = false;
       break;
     case FrameSays::kGenerated:
-      return;  // its module is the compiler's, or runs further out too
+      return;  // its module is the compiler's, or is further out too
     case FrameSays::kSetUp:
     case FrameSays::kNothing:
     case FrameSays::kNotAsked:
@@ -165,8 +164,7 @@ void StackFactsTable::Extend(StackFacts& facts, tables::StackId stack) {
   }
   if (says != FrameSays::kCommunication && says != FrameSays::kCollective)
     facts.communication = facts.collective = false;
-  // An optimizer's closure calls the model; a backward that does computes again what a checkpoint
-  // left out.
+  // An optimizer's closure may call the model. A backward that calls it recomputes a checkpoint.
   if (facts.phase == Phase::kOther || facts.phase == Phase::kOptimizer)
     facts.phase = Phase::kForward;
 }

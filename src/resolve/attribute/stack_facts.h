@@ -6,28 +6,31 @@
 #include <vector>
 
 #include "format/memory_words.h"
+#include "resolve/attribute/owners.h"
+#include "trace/event.h"
 #include "trace/trace.h"
 
 namespace vramscope::resolve {
 
 using format::Phase;
 
-// What the frames of one stack say. docs/NAMES.md has the rules.
+// Facts from the frames of one stack. docs/NAMES.md has the rules.
 struct StackFacts {
-  tables::StackId module;       // the innermost entry whose frame runs a module's method; 0: none
-  Phase phase = Phase::kOther;  // kOther: the frames do not tell
-  bool module_inside : 1 = false;  // that module runs inside of the frame that decided the phase
-  bool user_inside : 1 = false;    // the user's own code runs inside of that frame
-  bool in_backward : 1 = false;    // a backward's frame is somewhere in the stack
-  bool in_step : 1 = false;        // an optimizer's frame is
-  bool checkpoint : 1 = false;     // a checkpoint's own backward is, which runs a graph of its own
-  bool communication : 1 = false;  // torch.distributed's own code runs, not what it calls
-  bool collective : 1 = false;     // and it is a collective operation's
+  tables::StackId module;          // innermost entry that runs a module's method; 0: none
+  Phase phase = Phase::kOther;     // kOther: unknown from the frames
+  bool module_inside : 1 = false;  // the module runs inside the frame that decided the phase
+  bool user_inside : 1 = false;    // the user's code runs inside that frame
+  bool in_backward : 1 = false;    // the stack has a backward's frame
+  bool in_step : 1 = false;        // the stack has an optimizer's frame
+  bool checkpoint : 1 =
+      false;  // the stack has the backward of a checkpoint, which has its own graph
+  bool communication : 1 = false;  // torch.distributed's own code runs, not code that it calls
+  bool collective : 1 = false;     // the code of a collective operation
   bool workspace : 1 = false;      // native: a library's scratch memory
 };
 
-// Answers by stack id. Each stack is looked at once: its facts are those of its caller's stack and
-// what one more frame changes.
+// Facts by stack id. Each stack is examined once: its facts are its caller's, changed by one more
+// frame.
 class StackFactsTable {
  public:
   explicit StackFactsTable(const trace::Trace& trace) : trace_(trace) {}
@@ -39,7 +42,7 @@ class StackFactsTable {
   }
 
  private:
-  // What a frame says by itself.
+  // What a single frame shows.
   enum class FrameSays : uint8_t {
     kNotAsked,
     kNothing,
@@ -48,11 +51,11 @@ class StackFactsTable {
     kCheckpoint,
     kOptimizer,
     kLoad,
-    kSetUp,  // a module's method that only builds or moves it
+    kSetUp,  // a module's method that builds or moves the module
     kCommunication,
     kCollective,
     kWorkspace,
-    kGenerated,  // PyTorch's compilers wrote it
+    kGenerated,  // written by PyTorch's compilers
   };
 
   const StackFacts& Find(tables::StackId stack);
@@ -65,6 +68,32 @@ class StackFactsTable {
   std::vector<bool> known_;
   std::vector<FrameSays> frames_;
   std::vector<tables::StackId> pending_;
+};
+
+// The purpose of memory by its stack, independent of the phase.
+enum class Purpose : uint8_t {
+  kNone,
+  kCommunication,
+  kCollective,  // copies made by a collective operation, which are not gradients
+  kWorkspace,
+  kPrior,  // allocated before recording: only names show its purpose
+};
+
+// Where memory comes from in the program. Its names and its category derive from this.
+struct Origin {
+  tables::StackId forward;  // for memory of a backward: the stack of the forward operator
+  tables::StringId scope;
+  uint32_t names = 0;  // a set of Names
+  uint32_t epoch = 0;  // count of its phase at the allocation: see phases.h
+  Phase phase = Phase::kOther;
+  Purpose purpose = Purpose::kNone;
+  // Set when its lifetime or the recording ends. The second is for processes whose phases are
+  // unknown.
+  Category category = Category::kUnknown;
+  Category without_phases = Category::kUnknown;
+  // Number of modules of the process that were destroyed by then. Modules are named by address, and
+  // addresses are reused.
+  uint32_t module_epoch = 0;
 };
 
 }  // namespace vramscope::resolve

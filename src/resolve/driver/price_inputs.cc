@@ -5,17 +5,43 @@
 #include <string>
 #include <string_view>
 
-#include "resolve/attribute/parts.h"
+#include "resolve/attribute/owners.h"
 #include "resolve/driver/pricing.h"
 
 namespace vramscope::resolve {
 namespace {
 
-// Begins and ends of a damaged trace can be anything; sums and differences of these cannot
-// overflow.
+// The driver-owned part that a call of this kind fills.
+Part PartOf(format::ImplicitKind kind) {
+  switch (kind) {
+    case format::ImplicitKind::kInit:
+    case format::ImplicitKind::kContext:
+      return Part::kContext;
+    case format::ImplicitKind::kModule:
+    case format::ImplicitKind::kFunction:
+      return Part::kCode;
+    case format::ImplicitKind::kLaunch:
+      return Part::kLaunch;
+    case format::ImplicitKind::kLimit:
+      return Part::kLimits;
+    case format::ImplicitKind::kStream:
+      return Part::kStreams;
+    case format::ImplicitKind::kGraph:
+      return Part::kGraphs;
+    case format::ImplicitKind::kManaged:
+      return Part::kUvmDriver;
+    case format::ImplicitKind::kEvent:
+    case format::ImplicitKind::kPeer:
+    case format::ImplicitKind::kOther:
+      break;
+  }
+  return Part::kOtherDriver;
+}
+
+// A damaged trace can have any begin and end; sums and differences of these cannot overflow.
 constexpr int64_t kLatestNs = int64_t{1} << 61;
 
-// One of a newer writer's is anything.
+// A newer writer may use other values.
 format::ImplicitKind Known(format::ImplicitKind kind) {
   return kind <= format::ImplicitKind::kManaged ? kind : format::ImplicitKind::kOther;
 }
@@ -28,7 +54,8 @@ bool OnlyTakes(format::ImplicitKind kind, std::string_view api) {
          (kind == ImplicitKind::kModule && api.find("Unload") == std::string_view::npos);
 }
 
-// What was never seen before is the primary context as a rule: the probe says so.
+// A context that was made without a recorded call is usually the primary one. The probe then names
+// it so.
 bool IsOfPrimary(std::string_view api) {
   return api.starts_with("cuDevicePrimaryCtx") || api == "primary context";
 }
@@ -42,16 +69,16 @@ bool Asks(const trace::Event& event) {
          event.Is<trace::PoolReading>();
 }
 
-// What happens to blocks is no call of the driver.
+// Block events are not driver calls.
 bool IsOfBlocks(const trace::Event& event) {
   return event.Is<trace::BlockAlloc>() || event.Is<trace::BlockFree>() ||
          event.Is<trace::PoolBlock>() || event.Is<trace::AllocatorTotals>() ||
          (event.Is<trace::Prior>() && !IsPriorSegment(event));
 }
 
-// Whether local memory may become larger: by a new limit, or for code that needs more than any
-// before, whose kernels may be known when it is loaded (seen on H100s: in a cuKernelGetFunction of
-// NCCL's the device had 410 MiB less for a moment, and 94 MiB more than before behind it).
+// Whether local memory may grow: by a new limit, or for code that needs more than all code before.
+// The driver may know its kernels at load time. Seen on H100s: during a cuKernelGetFunction of
+// NCCL, the device briefly had 410 MiB less, and 94 MiB more afterwards.
 bool Reallocates(format::ImplicitKind kind) {
   switch (kind) {
     case format::ImplicitKind::kLimit:
@@ -165,8 +192,8 @@ void PriceInputs::FlushBlocks(Gpu& gpu) {
   gpu.block_bytes.clear();
 }
 
-// Calls that move nothing come by the million where a program allocates from pools. Nothing lies
-// between two of them that follow each other: no figure is taken there that was not clear before.
+// A program that allocates from pools makes millions of calls that move nothing. Two consecutive
+// ones have no figure between them, so they are merged.
 void PriceInputs::NoteIdle(Gpu& gpu) {
   const price::When when = WhenOf(*event_);
   const bool asks = Asks(*event_);
@@ -205,7 +232,7 @@ void PriceInputs::MoveManaged(uint32_t number, bool frees) {
   });
 }
 
-// ---- calls that say not what they take
+// ---- implicit calls
 
 void PriceInputs::AddCall(const trace::EventContext& at,
                           trace::DeviceId device,
@@ -220,7 +247,7 @@ void PriceInputs::AddCall(const trace::EventContext& at,
   gpu.callers.push_back(caller);
 }
 
-// cuInit and the like belong to no device and may take memory of each.
+// Calls such as cuInit have no device and may take memory on each.
 void PriceInputs::On(const trace::EventContext& at, const trace::Implicit& e) {
   const format::ImplicitKind kind = Known(e.kind);
   const std::string_view api = trace_.string(e.api);
@@ -250,7 +277,7 @@ void PriceInputs::On(const trace::EventContext& at, const trace::ContextCreate& 
   call.part = Part::kContext;
   call.kind = price::ImplicitCall::Kind::kContextCreate;
   call.only_takes = true;
-  // One that the driver made by itself: its begin was seen.
+  // The driver made it implicitly: only its begin is recorded.
   call.until_reading = at.begin_ns == at.end_ns;
   call.context = e.context;
   call.is_primary = IsOfPrimary(trace_.string(e.api));

@@ -15,8 +15,8 @@
 
 namespace vramscope::resolve {
 
-// Collects what the pricer is to know of each GPU, in the order of the events, and who made the
-// calls that it prices.
+// Collects the pricer's input for each GPU, in event order, and the callers of the calls that it
+// prices.
 class PriceInputs {
  public:
   struct Caller {
@@ -24,7 +24,7 @@ class PriceInputs {
     tables::StackId stack;
     tables::StackId native;
     tables::ThreadId thread;
-    OwnerId owner;  // of managed memory
+    OwnerId owner;  // for managed memory
   };
 
   explicit PriceInputs(const trace::Trace& trace);
@@ -33,31 +33,32 @@ class PriceInputs {
     return device.value >= 0 && static_cast<size_t>(device.value) < gpus_.size() &&
            gpus_[static_cast<size_t>(device.value)].is_gpu;
   }
-  // By device; empty for what is no GPU.
+  // By device; empty for other devices than GPUs.
   const price::DeviceInput& input(size_t device) const { return gpus_[device].input; }
-  // By call of that input.
+  // By implicit call of that input.
   const std::vector<Caller>& callers(size_t device) const { return gpus_[device].callers; }
-  // By explicit call of that input; of several that moved nothing the last one.
+  // By explicit call of that input. Consecutive calls that moved nothing are one entry, with the
+  // last caller.
   const std::vector<Caller>& move_callers(size_t device) const {
     return gpus_[device].move_callers;
   }
   std::string_view text(tables::StringId id) const { return trace_.string(id); }
   uint32_t pid(uint32_t process) const { return trace_.processes()[process].pid; }
   const Caller& managed_caller(uint32_t site) const { return managed_callers_[site]; }
-  // By sample of that input: readings just before it with the same figures, which were not written.
+  // By sample of that input: how many equal samples just before it were not recorded.
   const std::vector<uint32_t>& repeats(size_t device) const { return gpus_[device].repeats; }
-  // Whether NVML ever listed it there.
+  // Whether NVML ever listed the process on the device.
   bool HasFigure(trace::ProcessId process, trace::DeviceId device) const {
     return gpus_[static_cast<size_t>(device.value)].has_figure[process.value];
   }
 
-  // ---- what an event moved, between BeginEvent and EndEvent. Blocks have none of their own.
+  // ---- moves of an event, between BeginEvent and EndEvent. Blocks do not use these.
   void BeginEvent(const trace::Event& event) { event_ = &event; }
   void EndEvent() {
     if (!moves_.empty() || !array_moves_.empty() || !called_.empty()) [[unlikely]]
       Flush();
   }
-  // An explicit call on that device, whether it moves anything or not.
+  // An explicit call on that device, even if it moves nothing.
   void NoteCall(trace::DeviceId device) {
     if (IsGpu(device))
       called_.push_back(device);
@@ -66,7 +67,7 @@ class PriceInputs {
     if (bytes != 0 && IsGpu(device))
       AddMove({process.value, device, bytes, price::kNone});
   }
-  // No call says what an array takes: it gets a number, and moves by an estimate.
+  // No call reports an array's size. The array gets a number and moves by an estimate.
   uint32_t NewArray(trace::DeviceId device) {
     return gpus_[static_cast<size_t>(device.value)].arrays++;
   }
@@ -74,11 +75,11 @@ class PriceInputs {
     array_moves_.push_back({process.value, device, bytes, array});
   }
 
-  // Managed memory may be touched on every GPU. It gets a number.
+  // Managed memory may be touched on any GPU. It gets a number.
   uint32_t NewManaged(trace::ProcessId process, int64_t bytes, const Caller& caller);
   void MoveManaged(uint32_t number, bool frees);
 
-  // ---- what says of itself what it is
+  // ---- inputs that are copied as they are
   void On(const trace::EventContext& at, const trace::Implicit& e);
   void On(const trace::EventContext& at, const trace::ContextCreate& e);
   void On(const trace::EventContext& at, const trace::ContextDestroy& e);
@@ -89,7 +90,7 @@ class PriceInputs {
   void On(const trace::EventContext& at, const trace::Teardown& e);
   void NoteShare(const trace::EventContext& at);
   void NoteLateStart(const trace::EventContext& at);
-  // Its memory goes in [begin_ns, end_ns].
+  // Its memory is freed at some time in [begin_ns, end_ns].
   void NoteProcessEnd(const trace::EventContext& at, int64_t begin_ns, int64_t end_ns);
 
   void Finish();
@@ -109,11 +110,11 @@ class PriceInputs {
     std::vector<uint32_t> repeats;
     std::vector<bool> has_figure;  // by process
     uint32_t arrays = 0;
-    // By process: what blocks moved that are in no known segment, since the last of anything else.
+    // By process: bytes moved by blocks in no known segment, since the last other move.
     std::vector<std::pair<uint32_t, int64_t>> block_bytes;
-    int64_t block_ns = 0;  // of the last of them
+    int64_t block_ns = 0;  // time of the last such block
     Caller block_caller;
-    bool idle_last = false;  // the last thing was a call that moved nothing
+    bool idle_last = false;  // the last entry is a call that moved nothing
   };
 
   void AddMove(const Moved& moved);
@@ -121,7 +122,7 @@ class PriceInputs {
   void Flush(const Moved& moved);
   void FlushBlocks(Gpu& gpu);
   void NoteIdle(Gpu& gpu);
-  // Before anything but a call that moves nothing.
+  // Call before adding anything but a call that moves nothing.
   Gpu& Next(trace::DeviceId device) {
     Gpu& gpu = gpus_[static_cast<size_t>(device.value)];
     FlushBlocks(gpu);
@@ -148,7 +149,7 @@ class PriceInputs {
   std::vector<Caller> managed_callers_;                        // by site
   uint32_t managed_count_ = 0;
   const trace::Event* event_ = nullptr;
-  // By the event under way.
+  // For the current event.
   std::vector<Moved> moves_;
   std::vector<Moved> array_moves_;
   std::vector<trace::DeviceId> called_;

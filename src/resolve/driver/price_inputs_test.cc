@@ -136,7 +136,8 @@ TEST_F(PriceInputsTest, WhatBelongsToNoDeviceIsACallOnEach) {
   EXPECT_FALSE(inputs_.input(0).calls[0].reallocates);
 }
 
-// Local memory goes before more of it comes: a moment in which NVML shows less is no residual.
+// The driver frees local memory before it allocates more: a moment with less in NVML is not
+// residual.
 TEST_F(PriceInputsTest, CodeThatComesMayTakeLocalMemoryAnew) {
   using format::ImplicitKind;
   const auto reallocates = [&](ImplicitKind kind) {

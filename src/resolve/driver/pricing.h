@@ -5,19 +5,19 @@
 #include <cstdint>
 
 #include "format/enums.h"
-#include "resolve/attribute/parts.h"
+#include "resolve/attribute/owners.h"
 
-// What the driver takes for a request, as measured (CUDA 13 on an H200): requests of 2 MiB and more
-// take multiples of 2 MiB of their own, smaller ones share slabs of 2 MiB. One above 1 MiB begins a
-// slab where there is room in none.
+// How many bytes the driver allocates for a request, as measured (CUDA 13 on an H200). Requests of
+// 2 MiB and more are rounded up to multiples of 2 MiB. Smaller ones share slabs of 2 MiB. A request
+// above 1 MiB begins a new slab if no slab has room.
 namespace vramscope::resolve {
 
 inline constexpr uint64_t kDriverPageBytes = uint64_t{2} << 20;
 inline constexpr int kDriverPageBits = 21;
-// Allocators cut their blocks out of larger allocations than this: smaller ones are no segments.
+// Allocators divide only larger allocations into blocks, so smaller ones are not segments.
 inline constexpr uint64_t kLargestUncutBytes = uint64_t{1} << 20;
 
-// Sizes of a damaged trace can be anything; sums of a few million of these cannot overflow.
+// A damaged trace can have any size; sums of a few million of these cannot overflow.
 inline constexpr uint64_t kLargestSize = uint64_t{1} << 50;
 
 inline bool IsDeviceMemory(format::MemoryKind kind) {
@@ -29,7 +29,7 @@ inline bool IsHostMemory(format::MemoryKind kind) {
          kind == format::MemoryKind::kOverflow;
 }
 
-// Allocators may cut blocks out of it.
+// Allocators may divide it into blocks.
 inline bool IsLinear(format::MemoryKind kind) {
   return IsDeviceMemory(kind) || kind == format::MemoryKind::kOverflow;
 }
@@ -38,7 +38,7 @@ inline bool SharesSlab(format::MemoryKind kind, uint64_t bytes) {
   return IsDeviceMemory(kind) && bytes < kDriverPageBytes;
 }
 
-// Bytes that an allocation takes of its device, its slab's slack apart.
+// Bytes that an allocation takes of its device, without its slab's slack.
 inline uint64_t PriceOf(format::MemoryKind kind, uint64_t asked, uint64_t actual) {
   const uint64_t bytes = std::max(asked, actual);
   switch (kind) {
@@ -46,8 +46,8 @@ inline uint64_t PriceOf(format::MemoryKind kind, uint64_t asked, uint64_t actual
     case format::MemoryKind::kPitched:
       return bytes < kDriverPageBytes ? bytes
                                       : (bytes + kDriverPageBytes - 1) & ~(kDriverPageBytes - 1);
-    case format::MemoryKind::kManaged:    // on the device only where touched
-    case format::MemoryKind::kIpcImport:  // the exporter pays
+    case format::MemoryKind::kManaged:    // on the device only when touched
+    case format::MemoryKind::kIpcImport:  // counts for the exporter
     case format::MemoryKind::kExternal:
       return 0;
     case format::MemoryKind::kAsync:

@@ -20,7 +20,7 @@ using price::kNone;
 using price::ProcessSample;
 using price::When;
 
-// Sums of a damaged trace cannot overflow.
+// Keeps sums of a damaged trace from overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 // NVML's list of the processes on the device.
@@ -28,8 +28,8 @@ struct List {
   int64_t begin_ns = 0;
   int64_t time_ns = 0;
   int64_t others_bytes = 0;
-  std::vector<std::pair<uint32_t, int64_t>> own;  // the command's, those with memory
-  int64_t owns_from_ns = 0;                       // since when `own` has had it, as it seems
+  std::vector<std::pair<uint32_t, int64_t>> own;  // processes of the command that have memory
+  int64_t owns_from_ns = 0;                       // estimated time since when `own` has had it
 };
 
 class Sampled {
@@ -51,11 +51,11 @@ class Sampled {
   void Set(Row row, const When& when, int64_t bytes);
 
   const DeviceInput& input_;
-  std::vector<List> lists_;  // the first: nothing was listed yet
+  std::vector<List> lists_;  // the first is empty: before the first list
   int64_t before_bytes_ = 0;
   std::map<Row, uint32_t> counters_;
   std::vector<int64_t> bytes_;  // by counter
-  std::vector<bool> is_set_;    // by counter: at the sample under way
+  std::vector<bool> is_set_;    // by counter: at the current sample
   DevicePrices out_;
 };
 
@@ -88,8 +88,8 @@ int64_t Sampled::LowestBetween(int64_t from_ns, int64_t to_ns) const {
   return lowest_ns;
 }
 
-// Lists come seldom. Whoever is first listed had its memory before that: from when nobody had any,
-// or where one follows another, from when there was least.
+// Lists are rare, so a newly listed process had its memory before the list: since the device was
+// empty or, if other processes preceded it, since the device had the least memory.
 void Sampled::FindHandovers() {
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   for (size_t i = 1; i < lists_.size(); ++i) {
@@ -109,7 +109,7 @@ void Sampled::FindHandovers() {
   }
 }
 
-// What is in use before the start and on no list is nobody's.
+// Memory in use before the start that no list has is of no known process.
 void Sampled::FindBaseline() {
   if (input_.samples.empty())
     return;
@@ -118,7 +118,7 @@ void Sampled::FindBaseline() {
                                               lists_[1].time_ns < input_.samples[1].when.time_ns);
   if (is_first) {
     List& first = lists_[1];
-    first.time_ns = first.owns_from_ns = INT64_MIN;  // it is of the first sample too
+    first.time_ns = first.owns_from_ns = INT64_MIN;  // covers the first sample too
     before_bytes_ -= first.others_bytes;
     for (const auto& [process, bytes] : first.own)
       before_bytes_ = std::max<int64_t>(0, before_bytes_ - bytes);
@@ -154,8 +154,8 @@ void Sampled::Set(Row row, const When& when, int64_t bytes) {
   bytes_[counter] = bytes;
 }
 
-// The command has what is beyond the others' and what was there before. Where somebody gave memory
-// back whom no list has yet, these are less.
+// The command has the memory beyond the others' and the memory from before. If an unlisted process
+// freed memory, those two decrease.
 void Sampled::Take(const DeviceSample& sample) {
   std::fill(is_set_.begin(), is_set_.end(), false);
   const int64_t others = ListAt(sample.when.time_ns).others_bytes;

@@ -5,9 +5,9 @@
 
 namespace vramscope::resolve {
 
-// The prices of a GPU of which nothing but samples is known: the programs ran without the probe.
-// The rows are NVML's figure of the device, taken apart by its lists of processes; they always add
-// up to it, so that there is nothing to compare.
+// The rows of a GPU with NVML samples only, because its programs ran without the probe. They divide
+// NVML's device total by its lists of processes. They always add up to the total, so there is no
+// residual.
 //
 //   device  ----o----o----o----o----o----o----o----o----    what others have changes with a list,
 //   lists       L                        L                  the rest is the command's

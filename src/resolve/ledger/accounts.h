@@ -20,7 +20,7 @@ struct Account {
   int64_t end_ns = INT64_MAX;
 };
 
-// By number, in the order in which processes first had to do with devices.
+// Accounts by number, in the order of the first event of a process on a device.
 class Accounts {
  public:
   explicit Accounts(const trace::Trace& trace)
@@ -35,11 +35,11 @@ class Accounts {
     return device.value >= 0 && static_cast<size_t>(device.value) < device_count_;
   }
   bool HasProcess(trace::ProcessId process) const { return process.value < process_count_; }
-  // Of pinned memory, and of CPU tensors; kNoDevice where the recording has none.
+  // The devices of pinned memory and of CPU tensors; kNoDevice if the recording has none.
   trace::DeviceId host() const { return host_; }
   trace::DeviceId cpu() const { return cpu_; }
 
-  // kNoIndex: the process never had to do with it.
+  // kNoIndex: the process never used the device.
   uint32_t Find(trace::ProcessId process, trace::DeviceId device) const {
     return numbers_[NumberAt(process, device)];
   }
@@ -57,7 +57,7 @@ class Accounts {
   const std::vector<Account>& all() const { return accounts_; }
   uint32_t count() const { return static_cast<uint32_t>(accounts_.size()); }
 
-  // Rows of the table: first what is of no recorded process, by device.
+  // Rows of the table: first one a device for memory of unrecorded processes, then the accounts.
   static tables::AccountId RowOfDevice(trace::DeviceId device) {
     return tables::AccountId{static_cast<uint32_t>(device.value) + 1};
   }
@@ -82,7 +82,7 @@ class Accounts {
   }
 
   const trace::Trace& trace_;
-  size_t device_count_;  // asked at each event: a span of them divides by their size
+  size_t device_count_;  // read at each event; size() of a vector would divide
   size_t process_count_;
   std::vector<uint32_t> numbers_;  // [process][device]
   std::vector<Account> accounts_;
@@ -90,7 +90,7 @@ class Accounts {
   trace::DeviceId cpu_;
 };
 
-// What a part of the ledger keeps of each account. References do not survive a new account.
+// State of a part of the ledger for each account. A new account invalidates references.
 template <class T>
 class PerAccount {
  public:
@@ -99,7 +99,7 @@ class PerAccount {
       of_.resize(account + 1);
     return of_[account];
   }
-  // As it was made, where nothing was kept.
+  // nullptr if the account has no state.
   const T* Find(uint32_t account) const { return account < of_.size() ? &of_[account] : nullptr; }
 
  private:

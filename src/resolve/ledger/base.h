@@ -14,7 +14,7 @@
 
 namespace vramscope::resolve {
 
-// What all parts of the ledger stand on.
+// State that all parts of the ledger share.
 struct LedgerBase {
   LedgerBase(const trace::Trace& recording, tables::AllocationSink& sink)
       : trace(recording),
@@ -29,7 +29,7 @@ struct LedgerBase {
   LedgerBase(const LedgerBase&) = delete;
   LedgerBase& operator=(const LedgerBase&) = delete;
 
-  // Of the device's memory, by the account's doing.
+  // The account changed the device's memory by `bytes`.
   void Move(uint32_t account, int64_t bytes) {
     if (bytes != 0)
       prices.Move(accounts[account].process, accounts[account].device, bytes);

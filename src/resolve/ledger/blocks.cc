@@ -12,7 +12,7 @@
 namespace vramscope::resolve {
 namespace {
 
-// Parts of a block's life that wait for its end: engines sleep and wake thousands of times.
+// The most stretches kept for a block: inference engines sleep and wake thousands of times.
 constexpr size_t kMostStretches = 64;
 
 int64_t Signed(uint64_t bytes) {
@@ -43,7 +43,7 @@ uint32_t Blocks::SegmentOf(uint32_t account, uint64_t address, uint64_t size, bo
   const bool known = found != util::FlatMap::kNone &&
                      (segments_[found].account == account ||
                       segments_[found].stands_for == base_.accounts.DeviceRowOf(account));
-  // A pool inside of a tensor, or one whose memory stands in no segment.
+  // A pool inside a tensor, or one whose memory is in no segment.
   if (of_program && (known ? segments_[found].suballocated && !segments_[found].of_program
                            : objects_.HasCalls(account)))
     return kNoIndex;
@@ -81,7 +81,7 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
   const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   OfAccount& of = accounts_[account];
   if (const uint32_t old = of.numbers.Find(e.address); old != util::FlatMap::kNone) {
-    // Its allocation comes to light after the snapshot that shows it.
+    // Its allocation is recorded after the snapshot that shows it.
     if (of.blocks[old].origin.purpose != Purpose::kPrior) {
       ++progress.double_allocs.count;
       progress.double_allocs.bytes += of.blocks[old].size;
@@ -107,7 +107,7 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
   block.segment = segment_index;
   block.owner = segment.owner;
   if constexpr (std::is_same_v<Given, trace::Prior>) {
-    block.origin.purpose = Purpose::kPrior;  // nothing else is known of its allocation
+    block.origin.purpose = Purpose::kPrior;  // its stack is unknown
     block.origin.module_epoch = progress.processes[at.process.value].modules_gone;
   } else {
     block.stack = e.stack;
@@ -157,7 +157,7 @@ void Blocks::EndErased(uint32_t account, uint32_t index, bool freed) {
     segments_.Forget(segment_index);
 }
 
-// All about it was so until now, and is no longer.
+// Ends the block's current row.
 void Blocks::EndRow(uint32_t account, uint32_t index, bool freed) {
   OfAccount& of = accounts_[account];
   Block& block = of.blocks[index];
@@ -183,7 +183,7 @@ void Blocks::SetUnbacked(uint32_t account, uint32_t index) {
   const uint64_t before = stretches.back().unbacked_bytes;
   if (before == now.unbacked_bytes && stretches.back().unbacked_tail == now.unbacked_tail)
     return;
-  // Names that come later are of all of its life; of a life in so many parts, of what follows.
+  // Later names apply to a block's whole life; after too many stretches, to the rest of it.
   if (stretches.size() == kMostStretches) {
     stretches.push_back(now);
     EndRow(account, index, false);
@@ -199,7 +199,7 @@ void Blocks::SetUnbacked(uint32_t account, uint32_t index) {
 void Blocks::FollowMemory() {
   for (const Segments::Rebacked& change : segments_.TakeRebacked()) {
     const trace::ProcessId process = base_.accounts[segments_[change.segment].account].process;
-    // Memory of the host may stand in for a device's: its blocks are the device's.
+    // Host memory may replace device memory; its blocks count for the device.
     for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
       if (base_.accounts[account].process == process &&
           base_.accounts[account].kind == tables::DeviceKind::kGpu)
@@ -219,7 +219,7 @@ void Blocks::FollowMemory(uint32_t account, const Segments::Rebacked& change) {
   }
   auto at = std::upper_bound(of.in_order.begin(), of.in_order.end(),
                              std::pair(change.begin, uint32_t{0}));
-  // One that begins before it may reach into it.
+  // A block that begins before the range may extend into it.
   if (at != of.in_order.begin())
     --at;
   for (; at != of.in_order.end() && at->first < change.end; ++at) {
@@ -237,8 +237,8 @@ void Blocks::On(const trace::EventContext& at, const trace::BlockFree& e) {
   const uint32_t index =
       has_device ? accounts_[account].numbers.Erase(e.address) : util::FlatMap::kNone;
   if (index == util::FlatMap::kNone) [[unlikely]] {
-    // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
-    // named the current device, or none where no context is current.
+    // The device of unmapped memory cannot be queried. A pool of the program then reports the
+    // current device, or none without a current context.
     const uint32_t found = AccountOf(at.process, e.address);
     if (found == kNoIndex || base_.accounts[found].kind != tables::DeviceKind::kGpu)
       return has_device ? OnUnknownFree(at, e, account) : void();
@@ -260,7 +260,7 @@ void Blocks::OnUnknownFree(const trace::EventContext& at,
   }
   const bool is_forked =
       base_.accounts.HasProcess(at.process) && base_.trace.processes()[at.process.value].is_forked;
-  // A forked child's copy of its parent's memory goes, and the parent's stays.
+  // A forked child frees its copy; the parent's memory stays.
   if (is_forked && IsOfAncestor(at.process, e.address))
     return;
   trace::Loss& loss = is_forked ? progress.inherited_frees : progress.unknown_frees;
@@ -271,13 +271,13 @@ void Blocks::OnUnknownFree(const trace::EventContext& at,
   progress.frees.Note(at.process, e.address);
   if (is_forked)
     return;
-  // Within a known segment its bytes stand as free already.
+  // In a known segment its bytes already count as free.
   if (!objects_.HasCalls(account))
     base_.counters.StepAndMove(base_.counters.Before(account), -Signed(e.size));
 }
 
 bool Blocks::IsOfAncestor(trace::ProcessId process, uint64_t address) const {
-  constexpr int kGenerations = 8;  // a damaged file's can go around
+  constexpr int kGenerations = 8;  // a damaged file can have a cycle
   for (int i = 0; i < kGenerations; ++i) {
     process = ancestors_.ParentOf(process);
     if (!base_.accounts.HasProcess(process))
@@ -291,7 +291,7 @@ bool Blocks::IsOfAncestor(trace::ProcessId process, uint64_t address) const {
 void Blocks::On(const trace::EventContext& at, const trace::State& e) {
   if (e.state == format::RecordingState::kRecording)
     base_.progress.processes[at.process.value].resumed = true;
-  // What happened while it did not record cannot be told from a second free.
+  // A free without a recorded allocation looks like a second free.
   base_.progress.frees.Forget();
   if (e.cpu_live == 0 || e.cpu_live > Signed(kLargestSize) || e.cpu_live < -Signed(kLargestSize) ||
       !base_.accounts.HasDevice(base_.accounts.cpu()))
@@ -305,7 +305,7 @@ void Blocks::On(const trace::EventContext& at, const trace::AllocatorTotals& e) 
       e.reserved > kLargestSize)
     return;
   const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
-  // In a process that was under way the driver's events may not be all.
+  // In a process that was already running, driver events may be incomplete.
   const bool some_known = objects_.HasCalls(account);
   const bool is_late = base_.progress.processes[at.process.value].began_late;
   if (some_known && !is_late)
@@ -313,7 +313,7 @@ void Blocks::On(const trace::EventContext& at, const trace::AllocatorTotals& e) 
   OfAccount& of = accounts_[account];
   if (!of.totals_seen && !some_known) {
     of.totals_seen = true;
-    // NVML's figure says what a process under way had, and more exactly.
+    // For a process that was already running, NVML's figure is more exact.
     if (!is_late || !base_.prices.HasFigure(at.process, e.device))
       base_.counters.RaiseBefore(
           account, Signed(e.allocated) - Signed(of.bytes) - base_.counters.BytesBefore(account));
@@ -336,14 +336,14 @@ void Blocks::On(const trace::EventContext& at, const trace::Prior& e) {
     if (segment != kNoIndex)
       MoveInto(segment);
   } else if (e.kind == format::PriorKind::kBlock) {
-    // One that was given out while the snapshot was taken is known by that.
+    // A block allocated during the snapshot is already known.
     const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
     if (accounts_[account].numbers.Find(e.address) == util::FlatMap::kNone)
       Add(at, e);
   }
 }
 
-// Blocks that were given out of it since the recording began stand with those of no known segment.
+// Blocks allocated in it since recording began are with the blocks of no known segment.
 void Blocks::MoveInto(uint32_t index) {
   Segment& segment = segments_[index];
   OfAccount& of = accounts_[segment.account];
@@ -374,15 +374,15 @@ bool Blocks::Name(const trace::EventContext& at,
   if (index == util::FlatMap::kNone)
     return false;
   Block& block = of.blocks[index];
-  // A sparse gradient's indices: made by backward they are its own, else they are the batch, into
-  // which it only looks.
+  // A sparse gradient's indices: its own if the backward made them; otherwise they are part of the
+  // batch.
   if (name.kind == format::NameKind::kGradient && name.detail.value != 0 &&
       block.origin.phase != Phase::kBackward)
     return true;
   base_.names.NoteSize(at.process, name);
   base_.phases.OnName(at.process, name.kind, block.origin, block.size);
   const uint32_t set = base_.names.Add(block.origin.names, name);
-  // The memory was given out again.
+  // The memory was reused.
   if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {
     EndRow(account, index, true);
     block.alloc_ns = at.time_ns;

@@ -16,12 +16,12 @@
 
 namespace vramscope::resolve {
 
-// Which recorded process each was started by.
+// The recorded parent of each process.
 class Ancestors {
  public:
   explicit Ancestors(const trace::Trace& trace)
       : parents_(trace.processes().size(), trace::kNoProcess) {
-    std::multimap<uint32_t, size_t> by_pid;  // numbers are given out again
+    std::multimap<uint32_t, size_t> by_pid;  // pids are reused
     for (size_t i = 0; i < parents_.size(); ++i)
       by_pid.emplace(trace.processes()[i].pid, i);
     for (size_t i = 0; i < parents_.size(); ++i) {
@@ -45,15 +45,16 @@ class Ancestors {
   std::vector<trace::ProcessId> parents_;
 };
 
-// Blocks of caching allocators and CPU tensors: the events that come by the ten million.
+// Blocks of caching allocators and CPU tensors. A recording can have tens of millions of their
+// events.
 //
 //   BlockAlloc -> live block at (account, address) -> BlockFree -> AllocationRow
-//                    |  a name or a stream becomes known, memory below it comes or goes
-//                    +-> a row that ends here, and the block goes on under another site
+//                    |  a name or a stream becomes known, memory below it changes
+//                    +-> a row ends here, and the block continues in another row
 //
-// It holds what is live: an entry a block, found by address. Ledger calls it for each event. Each
-// block is in the segment that has its address, or in none. A free of what was never allocated is a
-// counted loss, not a row.
+// Holds one entry for each live block, found by address. Ledger calls it for each event. A block
+// belongs to the segment at its address, or to none. A free without an allocation is a counted
+// loss, not a row.
 class Blocks {
  public:
   Blocks(LedgerBase& base, Segments& segments, RowMaker& rows, DriverObjects& objects)
@@ -62,18 +63,17 @@ class Blocks {
   void On(const trace::EventContext& at, const trace::BlockAlloc& e);
   void On(const trace::EventContext& at, const trace::PoolBlock& e);
   void On(const trace::EventContext& at, const trace::BlockFree& e);
-  // Where the driver's events are not there, the allocator's own totals say what it holds; the
-  // first of them also says what was live before the recording began.
+  // Without driver events, the allocator's totals give what it holds. The first totals also give
+  // what was live before recording.
   void On(const trace::EventContext& at, const trace::AllocatorTotals& e);
-  // Recording goes on, or is paused; the event says what CPU tensors had then.
+  // Recording resumed or was paused. The event has the bytes of CPU tensors at that time.
   void On(const trace::EventContext& at, const trace::State& e);
-  // What stood before, in a process that was under way when its recording began: a block, or the
-  // segment of PyTorch's that blocks are in.
+  // Memory allocated before recording, in a process that was already running: a block, or a PyTorch
+  // segment.
   void On(const trace::EventContext& at, const trace::Prior& e);
-  // Device memory was mapped below blocks, or taken away: their bytes stand in the ledger or do
-  // not.
+  // Device memory below blocks was mapped or unmapped, so their bytes count or do not count.
   void FollowMemory();
-  // False where there is no block at its address.
+  // False if the address has no block.
   bool Name(const trace::EventContext& at,
             trace::DeviceId device,
             uint64_t address,
@@ -82,29 +82,29 @@ class Blocks {
   bool Has(trace::ProcessId process, uint64_t address) const {
     return AccountOf(process, address) != kNoIndex;
   }
-  // Whether a process that this one was forked from has a block there: a forked process has a copy
-  // of its parent's model, and the memory is the parent's.
+  // Whether an ancestor of the process has a block there. A forked process sees its parent's model,
+  // but the memory is the parent's.
   bool IsOfAncestor(trace::ProcessId process, uint64_t address) const;
   // The process is gone.
   void End(uint32_t account);
-  // All is read: what is live was never freed.
+  // All events are read: live blocks were never freed.
   void Finish();
 
  private:
   struct OfAccount {
     util::FlatMap numbers;  // by address
     util::Slab<Block> blocks;
-    std::unordered_map<uint32_t, Stretches> stretches;  // of blocks that have some
-    // Blocks by address, where no block came or went since it was made.
+    std::unordered_map<uint32_t, Stretches> stretches;  // by block
+    // Blocks by address. Valid until a block is added or removed.
     std::vector<std::pair<uint64_t, uint32_t>> in_order;
     bool is_in_order = false;
     uint64_t bytes = 0;
-    uint32_t default_segment = kNoIndex;  // of blocks in no segment that is known
-    uint32_t program_segment = kNoIndex;  // the same for blocks of the program's own pools
+    uint32_t default_segment = kNoIndex;  // of blocks in no known segment
+    uint32_t program_segment = kNoIndex;  // the same for the program's own pools
     bool totals_seen = false;
   };
 
-  // That has a block at the address, on any device.
+  // The account, on any device, that has a block at the address.
   uint32_t AccountOf(trace::ProcessId process, uint64_t address) const;
   void Move(OfAccount& of, Segment& segment, const Block& block, int64_t count) {
     const int64_t bytes = count * static_cast<int64_t>(block.size);
@@ -113,17 +113,17 @@ class Blocks {
     segments_.MoveBlock(segment, bytes, count);
   }
   void EndRow(uint32_t account, uint32_t block, bool freed);
-  // So much of it has no memory from now on.
+  // Updates how many of its bytes have no memory from now on.
   void SetUnbacked(uint32_t account, uint32_t block);
   void FollowMemory(uint32_t account, const Segments::Rebacked& change);
   uint32_t DefaultSegment(uint32_t account, bool of_program);
-  // The segment that the block is cut out of; kNoIndex where its bytes stand in the ledger already.
+  // The segment that contains the block; kNoIndex if its bytes are already counted.
   uint32_t SegmentOf(uint32_t account, uint64_t address, uint64_t size, bool of_program);
-  // A BlockAlloc, a PoolBlock, or a block that stood before.
+  // `e`: a BlockAlloc, a PoolBlock, or a Prior block.
   template <class Given>
   void Add(const trace::EventContext& at, const Given& e);
   void End(uint32_t account, uint32_t block, bool freed);
-  // The same of one whose address is out of `numbers` already.
+  // The same for a block that is already erased from `numbers`.
   void EndErased(uint32_t account, uint32_t block, bool freed);
   void OnUnknownFree(const trace::EventContext& at, const trace::BlockFree& e, uint32_t account);
   void MoveInto(uint32_t segment);

@@ -27,7 +27,7 @@ void Counters::AddPriced(trace::DeviceId device, const price::DevicePrices& pric
       counter = AddPriced(device, prices.counters[step.counter], step.when.time_ns);
     Step(counter, step.bytes, step.when.time_ns);
   }
-  // No row has less than nothing: it says when, and beside which calls.
+  // No row is negative. So missing bytes have a counter with their time and the calls of that time.
   for (const price::Missing& missing : prices.missing) {
     price::Counter counter;
     counter.part = Part::kUnexplained;
@@ -36,8 +36,8 @@ void Counters::AddPriced(trace::DeviceId device, const price::DevicePrices& pric
   }
 }
 
-// The calls that were under way in that time, else the last before it, the latest of each thread
-// first: what came or went then may have come or gone with them.
+// The calls under way in that time, otherwise the last before it, latest of each thread first: they
+// may have caused the change.
 void Counters::NameNear(const price::When& came, Counter* counter) {
   struct Near {
     price::When when;
@@ -62,8 +62,7 @@ void Counters::NameNear(const price::When& came, Counter* counter) {
   };
   for (size_t i = 0; i < input.moves.size(); ++i)
     look_at(input.moves[i].when, input.moves[i].process, prices_.move_callers(device)[i]);
-  // Calls that say not what they take are read before and behind them: what came with one is its
-  // own.
+  // Implicit calls have readings before and after them, so their memory is already attributed.
   const bool has_explicit = !under_way.empty();
   for (size_t i = 0; !has_explicit && i < input.calls.size(); ++i)
     look_at(input.calls[i].when, input.calls[i].process, prices_.callers(device)[i]);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "resolve/attribute/owners.h"
-#include "resolve/attribute/parts.h"
 #include "resolve/attribute/progress.h"
 #include "resolve/driver/price_inputs.h"
 #include "resolve/ledger/accounts.h"
@@ -17,16 +16,16 @@
 
 namespace vramscope::resolve {
 
-// A row whose bytes change by readings and not by allocations: driver-owned memory, what pools
-// hold, other processes. Few.
+// A row whose bytes change by readings, not by allocations: driver-owned memory, memory held by
+// pools, other processes. There are few.
 struct Counter {
   trace::DeviceId device = trace::kNoDevice;
-  uint32_t account = kNoIndex;  // kNoIndex: of no recorded process
-  tables::SegmentId segment;    // not 0: what this segment holds; the rest but `bytes` is its
+  uint32_t account = kNoIndex;  // kNoIndex: not of a recorded process
+  tables::SegmentId segment;    // not 0: counts what this segment holds; only `bytes` is used then
   OwnerId owner;
   Part part = Part::kOtherDriver;
   tables::Estimated estimated = tables::Estimated::kExact;
-  std::string trigger;  // "cuLaunchKernel name": who caused it
+  std::string trigger;  // the call that caused it: "cuLaunchKernel name"
   tables::StringId api;
   tables::StackId stack;
   tables::StackId native;
@@ -51,7 +50,7 @@ class Counters {
     counters_.push_back(std::move(counter));
     return static_cast<uint32_t>(counters_.size() - 1);
   }
-  // Of what an account has; its owner and part are for the caller to fill in.
+  // A counter of that account. The caller sets its owner and part.
   Counter CounterOf(uint32_t account) const {
     Counter counter;
     counter.device = accounts_[account].device;
@@ -63,7 +62,8 @@ class Counters {
     counter.segment = segment;
     return Add(std::move(counter));
   }
-  // By the event under way. What a segment holds moves by the segment's doing.
+  // Changes the counter at the current event. The segment itself reports what it holds to the
+  // account.
   void Step(uint32_t counter, int64_t bytes) { Step(counter, bytes, progress_.now_ns); }
   void StepAndMove(uint32_t counter, int64_t bytes) {
     if (bytes == 0)
@@ -73,14 +73,14 @@ class Counters {
     prices_.Move(account.process, account.device, bytes);
   }
 
-  // What an account had before the recording. It starts at what is known and sinks with each
-  // unknown free; where it would sink below zero, more must have been there throughout.
+  // Memory that an account had before recording. It starts at the known bytes and decreases with
+  // each unknown free. If it would become negative, more must have been allocated from the start.
   uint32_t Before(uint32_t account);
   int64_t BytesBefore(uint32_t account) const {
     const BeforeRecording* before = before_.Find(account);
     return before == nullptr || before->counter == kNoIndex ? 0 : counters_[before->counter].bytes;
   }
-  // So much more must have been there from the start.
+  // At least `bytes` more must have been allocated from the start.
   void RaiseBefore(uint32_t account, int64_t bytes) {
     before_[account].missing = std::max(before_[account].missing, bytes);
   }
@@ -89,13 +89,14 @@ class Counters {
     return before == nullptr ? 0 : before->missing;
   }
 
-  // The process is gone: what it had before goes with it.
+  // The process ended, and with it its memory from before recording.
   void EndBefore(uint32_t account) {
     if (BytesBefore(account) != 0)
       StepAndMove(Before(account), -BytesBefore(account));
   }
 
-  // What the pricer found of a device, once all is read, and then what was there before.
+  // After all events: adds the attributed driver memory of a device. Finish() then adds memory from
+  // before recording.
   void AddPriced(trace::DeviceId device, const price::DevicePrices& prices);
   void Finish();
 

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Address ranges, and the physical handles that are mapped into them: each range is a segment on
-// each device whose memory it has.
+// SPDX-License-Identifier: Apache-2.0 Address ranges and the physical handles mapped into them.
+// Each range is one segment on each device whose memory it has.
 #include <algorithm>
 
 #include "resolve/driver/pricing.h"
@@ -27,7 +26,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Unreserve& e)
   if (found == process.reservations.end())
     return;
   for (const uint32_t segment : found->second.segments) {
-    // Something is still mapped here where an unmapping was lost, or mapped elsewhere too.
+    // The address is still mapped (its unmapping was lost), or the handle is mapped elsewhere too.
     bool mapped = segments_[segment].held != 0;
     process.objects.ForEach([&](uint32_t, const DriverObject& object) {
       mapped |= object.kind == ObjectKind::kMapping && object.segment == segment;
@@ -38,8 +37,8 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Unreserve& e)
   process.reservations.erase(found);
 }
 
-// The segment of the reservation that the range lies in. Where none was seen, adjacent mappings
-// make one.
+// The segment of the reservation that contains the range. Without a recorded one, adjacent mappings
+// share a segment.
 uint32_t DriverObjects::ReservationFor(OfProcess& process,
                                        uint32_t account,
                                        uint64_t begin,
@@ -79,8 +78,8 @@ uint32_t DriverObjects::ReservedAt(trace::ProcessId process_id,
   return kNoIndex;
 }
 
-// Each byte of a handle stands where the oldest of its mappings has it: a handle mapped twice is
-// there once, and moves to the next one when the first ends. Mappings begin at the handle's begin.
+// Each byte of a handle counts in its oldest mapping. A handle mapped twice counts once, and moves
+// to the next mapping when the first ends. Mappings begin at the handle's begin.
 void DriverObjects::AccountMappings(OfProcess& process, uint32_t handle_index) {
   DriverObject& handle = process.objects[handle_index];
   uint64_t covered = 0;
@@ -95,7 +94,7 @@ void DriverObjects::AccountMappings(OfProcess& process, uint32_t handle_index) {
   }
 }
 
-// The bytes [from, end) of its handle stand in the mapping's segment.
+// Counts the bytes [from, end) of its handle in the mapping's segment.
 void DriverObjects::AccountMapping(OfProcess& process,
                                    uint32_t index,
                                    uint64_t from,
@@ -144,7 +143,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Map& e) {
   mapping.backing = segments_[mapping.segment].suballocated;
   process.mappings_of.insert({handle_index, mapping.number, index});
   ++handle.mappings;
-  // An imported descriptor: now its size is known.
+  // The size of an imported descriptor is known now.
   if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex) {
     const uint32_t share = shared_.FindWithoutKey(at.process, DeviceOf(handle), e.size);
     if (share != kNoIndex) {
@@ -176,8 +175,8 @@ void DriverObjects::EndMapping(OfProcess& process, uint32_t index, bool freed) {
   EndHandleIfUnused(process, mapping.handle, freed);
 }
 
-// A segment from before the recording was mapped memory: it is a range of addresses from now on,
-// which other memory may come to.
+// A segment from before recording was mapped memory. From now on it is a range of addresses, where
+// other memory may be mapped.
 void DriverObjects::UnmapPrior(OfProcess& process, uint64_t address) {
   const uint32_t index = process.numbers[kAddresses].Find(address);
   if (index == util::FlatMap::kNone || !process.objects[index].is_prior)
@@ -193,7 +192,7 @@ void DriverObjects::UnmapPrior(OfProcess& process, uint64_t address) {
   segments_.BecomeReservation(object.segment);
 }
 
-// One call may take away several mappings.
+// One call may unmap several mappings.
 void DriverObjects::On(const trace::EventContext& at, const trace::Unmap& e) {
   OfProcess& process = ProcessOf(at);
   uint64_t address = e.address;

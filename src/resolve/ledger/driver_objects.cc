@@ -11,10 +11,10 @@
 namespace vramscope::resolve {
 namespace {
 
-// A communicator takes some hundreds of allocations; what a damaged trace says costs no more.
+// A communicator has some hundreds of allocations. The limit bounds the cost of a damaged trace.
 constexpr size_t kRecent = 4096;
 
-// One of a newer writer's is anything.
+// A newer writer may use other values.
 format::MemoryKind Known(format::MemoryKind kind) {
   return kind <= format::MemoryKind::kOverflow ? kind : format::MemoryKind::kExternal;
 }
@@ -23,7 +23,7 @@ int64_t Signed(uint64_t bytes) {
   return static_cast<int64_t>(bytes);
 }
 
-// Blocks of pools and of shared slabs are not exported alone: what holds them pays.
+// Blocks of pools and shared slabs are not exported alone; their holder counts them.
 bool CanBeShared(const DriverObject& object) {
   return object.kind == ObjectKind::kHandle ||
          (object.kind == ObjectKind::kMemory && !object.small &&
@@ -79,7 +79,7 @@ uint32_t DriverObjects::Start(const trace::EventContext& at, DriverObject said) 
   return index;
 }
 
-// What it stands for itself came or went, its segment's free bytes apart.
+// The object's own bytes changed, without its segment's free bytes.
 void DriverObjects::Count(const DriverObject& object, bool add) {
   const int64_t sign = add ? 1 : -1;
   const uint64_t asked = std::min(object.size, object.priced);
@@ -100,7 +100,7 @@ void DriverObjects::Count(const DriverObject& object, bool add) {
     slabs_.Remove(object);
 }
 
-// It is a segment: blocks may be cut out of it.
+// Makes it a segment that may have blocks.
 uint32_t DriverObjects::AddSegment(OfProcess& process, uint32_t index) {
   DriverObject& object = process.objects[index];
   object.segment =
@@ -147,7 +147,7 @@ void DriverObjects::End(OfProcess& process, uint32_t index, bool freed) {
     Inherit(*heir, device, object.priced);
 }
 
-// From here on it pays.
+// From now on it counts its bytes.
 void DriverObjects::Inherit(SharedMemory::Holder heir, trace::DeviceId device, uint64_t bytes) {
   DriverObject& object = processes_[heir.process.value].objects[heir.object];
   rows_.End(&object, false);
@@ -198,7 +198,7 @@ bool DriverObjects::Name(const trace::EventContext& at, uint64_t address, const 
   OfProcess& process = ProcessOf(at);
   uint32_t index = util::FlatMap::kNone;
   for (const util::FlatMap& numbers : process.numbers) {
-    // Handles are small numbers that no address can be.
+    // Handles are small numbers, below any address.
     if (index == util::FlatMap::kNone)
       index = numbers.Find(address);
   }
@@ -209,7 +209,7 @@ bool DriverObjects::Name(const trace::EventContext& at, uint64_t address, const 
   DriverObject& object = process.objects[index];
   base_.phases.OnName(at.process, name.kind, object.origin, object.size);
   const uint32_t set = base_.names.Add(object.origin.names, name);
-  // The memory was given out again.
+  // The memory was reused.
   if (set != object.origin.names && base_.names.TakesTurn(object.origin.names, name) &&
       !object.backing && object.kind == ObjectKind::kMemory) {
     rows_.End(&object, true);
@@ -230,7 +230,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Communicator&
   }
 }
 
-// Ranges end innermost first, and the inner one knows best.
+// Ranges end innermost first, and the inner one is more precise.
 void DriverObjects::GiveTo(const trace::EventContext& at,
                            const trace::Communicator& communicator,
                            DriverObject* object) {
@@ -277,7 +277,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {
     return;
   OfProcess& process = ProcessOf(at);
   const uint32_t account = base_.accounts.FindOrAdd(at.process, device, at.time_ns);
-  // Of the device whose memory it is, or stands in for.
+  // The account on the device whose memory it is or replaces.
   const bool overflow = kind == format::MemoryKind::kOverflow;
   if (overflow && !base_.accounts.HasDevice(e.device))
     return;
@@ -321,7 +321,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {
     object.managed = base_.prices.NewManaged(at.process, Signed(bytes),
                                              {e.api, e.stack, e.native, at.thread, object.owner});
   Count(object, true);
-  // Once blocks were seen, more of its memory is cached from the start.
+  // After the first block, the allocator's new segments are cached from the start.
   if (object.segment != kNoIndex && object.owner == kPyTorch && IsLinear(kind) &&
       accounts_[asked].has_blocks)
     Suballocate(object.segment, false);
@@ -354,9 +354,9 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Free& e) {
   OfProcess& process = ProcessOf(at);
   Progress& progress = base_.progress;
   const format::MemoryKind kind = Known(e.kind);
-  // The free's entry point may serve several kinds; what was allocated there decides.
+  // One free function may serve several kinds; the kind of the allocation decides.
   uint32_t index = process.numbers[NumberSpaceOf(kind)].Find(e.address);
-  // An array that is mapped out of imported memory stands with the addresses.
+  // An array mapped from imported memory is found by address.
   if (index == util::FlatMap::kNone && kind == format::MemoryKind::kArray)
     index = process.numbers[kAddresses].Find(e.address);
   if (index == util::FlatMap::kNone) {
@@ -394,10 +394,10 @@ void DriverObjects::On(const trace::EventContext& at, const trace::HandleCreate&
   util::FlatMap& handles = process.numbers[kHandles];
   if (const uint32_t old = handles.Find(e.handle); old != util::FlatMap::kNone) {
     if (imported) {
-      ++process.objects[old].references;  // imported again, or into the process that made it
+      ++process.objects[old].references;  // imported again, or by the exporting process
       return;
     }
-    // The number is given out again: the old memory lives on only by its mappings.
+    // The handle number was reused: only mappings keep the old memory.
     process.objects[old].references = 0;
     handles.Erase(e.handle);
     EndHandleIfUnused(process, old, true);
@@ -433,7 +433,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::HandleRelease
   DriverObject& handle = process.objects[index];
   base_.prices.NoteCall(DeviceOf(handle));
   if (handle.references > 0 && --handle.references == 0 && handle.mappings > 0)
-    handles.Erase(e.handle);  // the driver may give the number out again
+    handles.Erase(e.handle);  // the driver may reuse the number
   EndHandleIfUnused(process, index, true);
 }
 
@@ -442,7 +442,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::HandleRetain&
   util::FlatMap& handles = process.numbers[kHandles];
   uint32_t index = handles.Find(e.handle);
   if (index == util::FlatMap::kNone) {
-    // Released, but alive by the mapping at this address.
+    // Released, but the mapping at this address keeps it.
     const uint32_t mapping = process.mappings.Find(e.address);
     if (mapping == util::FlatMap::kNone)
       return;
@@ -474,7 +474,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Share& e) {
     return;
   DriverObject& object = ProcessOf(at).objects[index];
   const bool exported = e.kind == format::ShareKind::kExport;
-  // An import of a descriptor is joined when its size shows.
+  // An imported descriptor is joined when its size is known.
   if (!CanBeShared(object) ||
       (e.key == 0 && (!exported || e.handle == 0 || object.share != kNoIndex)))
     return;

@@ -14,13 +14,12 @@
 #include "resolve/ledger/rows.h"
 #include "resolve/ledger/segments.h"
 #include "resolve/ledger/shared_memory.h"
-#include "resolve/ledger/slabs.h"
 #include "util/containers/address_ranges.h"
 #include "util/containers/flat_map.h"
 
 namespace vramscope::resolve {
 
-// What the driver gives: allocations, physical handles and their mappings.
+// Memory from the driver: allocations, physical handles and their mappings.
 class DriverObjects {
  public:
   DriverObjects(LedgerBase& base, Segments& segments, Slabs& slabs, Pools& pools, RowMaker& rows);
@@ -32,50 +31,48 @@ class DriverObjects {
   void On(const trace::EventContext& at, const trace::HandleRelease& e);
   void On(const trace::EventContext& at, const trace::HandleRetain& e);
   void On(const trace::EventContext& at, const trace::Share& e);
-  // A segment of PyTorch's, as if it were made now out of what stood before; kNoIndex where it is
-  // known.
+  // Adds a PyTorch segment that was allocated before recording; kNoIndex if it is already known.
   uint32_t AddPriorSegment(const trace::EventContext& at, const trace::Prior& e);
-  // PyTorch says that the segment at its address is in a private pool: so it was from its first
-  // byte on, as PyTorch never moves one to another pool.
+  // The segment at that address is in a private pool of PyTorch. It always was, because PyTorch
+  // never moves segments between pools.
   void NamePrivatePool(trace::ProcessId process, uint64_t address, const MemoryName& name);
-  // What NCCL took while it was at a communicator belongs to that.
+  // Memory that NCCL allocated while it worked on a communicator belongs to that communicator.
   void On(const trace::EventContext& at, const trace::Communicator& e);
-  // False where there is nothing at its address.
+  // False if the address has no object.
   bool Name(const trace::EventContext& at, uint64_t address, const MemoryName& name);
   void EndContext(trace::ProcessId process, uint64_t context);
-  // The process is gone, with what it had on that device.
+  // The process ended, and with it its memory on that device.
   void End(uint32_t account);
-  // All is read: what is live was never freed.
+  // All events are read: live objects were never freed.
   void Finish();
 
-  // driver_mappings.cc: address ranges, and what is cut out of them
+  // driver_mappings.cc: address ranges and their mappings
   void On(const trace::EventContext& at, const trace::Reserve& e);
   void On(const trace::EventContext& at, const trace::Unreserve& e);
   void On(const trace::EventContext& at, const trace::Map& e);
   void On(const trace::EventContext& at, const trace::Unmap& e);
-  // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
-  // from now on, not one allocation of the program.
+  // The first block shows that an allocator divides this segment. From now on its free bytes are
+  // cached or fragments, not an allocation of the program.
   void Suballocate(uint32_t segment, bool of_program);
-  // A thread of autograd's own made that segment: it comes from where the operator was called whose
-  // gradient its first block is of, and not from an address in the CUDA runtime.
+  // An autograd thread made that segment. Its call site is that of the forward operator whose
+  // gradient the first block is, not an address in the CUDA runtime.
   void Place(uint32_t segment, tables::StackId forward);
 
-  // Whether the driver's calls of an account are recorded.
+  // Whether driver calls of an account are recorded.
   bool HasCalls(uint32_t account) const {
     const OfAccount* known = accounts_.Find(account);
     return known != nullptr && known->has_calls;
   }
   void NoteCalls(uint32_t account) { accounts_[account].has_calls = true; }
-  // PyTorch was seen to cut blocks: so it does with all its memory there.
+  // PyTorch divided a segment, so it divides all its segments of that account.
   void NoteBlocks(uint32_t account) { accounts_[account].has_blocks = true; }
-  // util::FlatMap::kNone where none is known.
+  // util::FlatMap::kNone if unknown.
   uint32_t SegmentAt(trace::ProcessId process, uint64_t address) const {
     return processes_[process.value].pages.Find(address);
   }
-  // The segment of the account's that the address is reserved for, whether or not memory is mapped
-  // there; kNoIndex where none is known.
+  // The account's segment that reserves the address, mapped or not; kNoIndex if unknown.
   uint32_t ReservedAt(trace::ProcessId process, uint64_t address, uint32_t account) const;
-  // What an export or import is of; null where it is not known.
+  // The object that is exported or imported; null if unknown.
   const DriverObject* SharedBy(trace::ProcessId process, const trace::Share& share) const;
   // Calls visit(const DriverObject&) for each that is live.
   template <class Visitor>
@@ -85,13 +82,13 @@ class DriverObjects {
   }
 
  private:
-  // What an object's number is unique among, in its process.
+  // Objects have unique numbers within a process and a space.
   enum NumberSpace : size_t { kAddresses, kArrays, kHandles, kRegistered, kNumberSpaces };
 
   struct Reservation {
     uint64_t size = 0;
-    std::vector<uint32_t> segments;  // one for each device whose memory was mapped into it
-    bool implicit = false;           // made of mappings whose reservation was not seen
+    std::vector<uint32_t> segments;  // one a device whose memory was mapped into it
+    bool implicit = false;           // derived from mappings; its reservation was not recorded
   };
   struct Recent {
     uint32_t object = 0;
@@ -102,11 +99,11 @@ class DriverObjects {
     util::Slab<DriverObject> objects;
     std::array<util::FlatMap, kNumberSpaces> numbers;
     util::FlatMap mappings;  // by address
-    // The mappings of each handle, the oldest first: handle, number, mapping.
+    // The mappings of each handle, oldest first: handle, number, mapping.
     std::set<std::tuple<uint32_t, uint64_t, uint32_t>> mappings_of;
     util::PageIndex pages;
     std::map<uint64_t, Reservation> reservations;
-    std::vector<Recent> recent;  // a ring: the last so many allocations and handles
+    std::vector<Recent> recent;  // ring of the last allocations and handles
     size_t recent_count = 0;
   };
   struct OfAccount {
@@ -123,7 +120,7 @@ class DriverObjects {
               const trace::Communicator& communicator,
               DriverObject* object);
   uint32_t FindShared(trace::ProcessId process, const trace::Share& share) const;
-  // `object`: what its event says of it, and its account.
+  // `object` has the values of its event and its account.
   uint32_t Start(const trace::EventContext& at, DriverObject object);
   uint32_t AddSegment(OfProcess& process, uint32_t object);
   void Count(const DriverObject& object, bool add);

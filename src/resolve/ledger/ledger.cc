@@ -9,10 +9,10 @@
 namespace vramscope::resolve {
 namespace {
 
-// Times of a damaged trace can be anything; sums and differences of these cannot overflow.
+// A damaged trace can have any time; sums and differences of these cannot overflow.
 constexpr int64_t kLatestNs = int64_t{1} << 61;
-// The end of a process is seen within this time; where nobody saw it, it was so long after its last
-// event at most.
+// The launcher notices the end of a process within this time. An unnoticed end is at most this long
+// after the last event.
 constexpr int64_t kNoticedAfterNs = 1'000'000'000;
 constexpr int64_t kEndsWithinNs = 100'000'000;
 // CUDA_ERROR_OUT_OF_MEMORY
@@ -39,7 +39,7 @@ void Ledger::Apply(std::span<const trace::Event> events) {
       continue;
     if (event_count_ == 0 && first_ns_ == 0)
       first_ns_ = said.time_ns;
-    // Nearly all have a time of their own already.
+    // Nearly all have a unique time already.
     const bool ties = event_count_ != 0 && said.time_ns <= progress.now_ns;
     if (ties) {
       later = said;
@@ -68,7 +68,7 @@ void Ledger::Apply(std::span<const trace::Event> events) {
   }
 }
 
-// Only the launcher's samples and marks may belong to no process.
+// Only the launcher's samples and marks may have no process.
 void Ledger::ApplyOfNobody(const trace::Event& event) {
   if (event.Is<trace::DeviceSample>())
     base_.prices.On(event, event.As<trace::DeviceSample>());
@@ -78,7 +78,7 @@ void Ledger::ApplyOfNobody(const trace::Event& event) {
     marks_.push_back({event.As<trace::Mark>().name, event.time_ns, event.process});
 }
 
-// ---- what the pricer looks at: from the first of it on, the process has an account there
+// ---- inputs of the pricer; the first one gives the process an account on the device
 
 void Ledger::On(const trace::EventContext& at, const trace::ContextCreate& e) {
   if (base_.accounts.HasDevice(e.device))
@@ -119,7 +119,7 @@ void Ledger::On(const trace::EventContext& at, const trace::Prior& e) {
     return blocks_.On(at, e);
   ProcessProgress& process = base_.progress.processes[at.process.value];
   process.began_late = true;
-  process.had_torch = e.size != 0;  // what python/vramscope/_before.py says of a process
+  process.had_torch = e.size != 0;  // from python/vramscope/_before.py
   base_.prices.NoteLateStart(at);
   for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
     const trace::DeviceId device{static_cast<int16_t>(i)};
@@ -128,7 +128,7 @@ void Ledger::On(const trace::EventContext& at, const trace::Prior& e) {
   }
 }
 
-// ---- what the program says
+// ---- annotations of the program
 
 void Ledger::On(const trace::EventContext& at, const trace::Name& e) {
   using format::NameKind;
@@ -230,8 +230,8 @@ void Ledger::On(const trace::EventContext& at, const trace::ProcessExit&) {
   process.ended = true;
   if (process.exit_ns == 0)
     process.exit_ns = at.time_ns - 1;
-  // The driver gives the memory back at some moment of the process's end, without an event; that it
-  // ended is noticed a little later.
+  // The driver frees the memory while the process ends, without an event. The end is noticed
+  // slightly later.
   const int64_t noticed_ns = std::min(at.begin_ns, at.time_ns) - kNoticedAfterNs;
   const int64_t begin_ns =
       process.torn_down ? process.teardown_ns : std::max(process.last_ns, noticed_ns);
@@ -256,7 +256,7 @@ void Ledger::Finish() {
   base_.progress.finished = true;
   for (ProcessProgress& process : base_.progress.processes) {
     if (process.exit_ns == 0)
-      process.exit_ns = last_ns_;  // it goes on
+      process.exit_ns = last_ns_;  // it continues
   }
   modules_.Finish();
   base_.iterations.Finish();

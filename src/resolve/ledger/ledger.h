@@ -15,7 +15,6 @@
 #include "resolve/ledger/pools.h"
 #include "resolve/ledger/rows.h"
 #include "resolve/ledger/segments.h"
-#include "resolve/ledger/slabs.h"
 #include "tables/rows.h"
 #include "trace/trace.h"
 
@@ -27,26 +26,26 @@ struct MarkRecord {
   trace::ProcessId process;
 };
 
-// Who holds which bytes of which device, event by event in time order.
+// Follows who holds how many bytes of each device, event by event in time order.
 //
-//   trace::Event -> Ledger -> On(context, record) of the part that has it
+//   trace::Event -> Ledger -> On(context, record) of its part
 //                     Blocks          blocks of caching allocators, CPU tensors
 //                     DriverObjects   allocations, mappings, contexts of the driver
 //                     Pools, Slabs    stream-ordered pools, pages of small requests
 //                     ModuleNames, Phases, Names   what memory is called
-//                     PriceInputs     what the price of the rest follows from, at the end
+//                     PriceInputs     input of attributing the rest, at the end
 //                   -> RowWriter -> AllocationSink
 //
-// Resolve() feeds it all batches of a trace, then calls Finish(). What ends becomes a row at once,
-// and nothing of it is kept. A row is never written twice and never changed. Any sequence of events
-// will do: what makes no sense is counted. Each event gets a time of its own, no earlier than it
-// says, so that time is order. Not thread-safe.
+// Resolve() passes all batches of a trace, then calls Finish(). Memory that ends becomes a row at
+// once and is forgotten. A row is never written twice and never changed. Any sequence of events is
+// valid input: inconsistent ones are counted. Each event gets a unique time, no earlier than its
+// own, so times define the order. Not thread-safe.
 class Ledger {
  public:
   Ledger(const trace::Trace& trace, tables::AllocationSink& sink);
 
   void Apply(std::span<const trace::Event> events);
-  // All is read: what the pricer says of it, and what was never freed.
+  // All events are read: adds attributed driver memory, and rows that were never freed.
   void Finish();
 
   const trace::Trace& trace() const { return base_.trace; }
@@ -54,7 +53,7 @@ class Ledger {
   RowWriter& writer() { return base_.writer; }
   const DriverObjects& objects() const { return objects_; }
   const ModuleNames& modules() const { return modules_; }
-  // 0: NCCL did not say.
+  // 0: unknown.
   uint64_t CommunicatorRanks(uint64_t communicator) const {
     const auto found = communicator_ranks_.find(communicator);
     return found == communicator_ranks_.end() ? 0 : found->second;
@@ -68,7 +67,7 @@ class Ledger {
   uint64_t event_count() const { return event_count_; }
 
  private:
-  // What one part alone looks at.
+  // Parts with their own events.
   template <class Record>
   void On(const trace::EventContext& at, const Record& e) {
     if constexpr (requires { blocks_.On(at, e); })
@@ -82,7 +81,7 @@ class Ledger {
     else
       base_.prices.On(at, e);
   }
-  // What several look at.
+  // Events of several parts.
   void On(const trace::EventContext& at, const trace::ContextCreate& e);
   void On(const trace::EventContext& at, const trace::ContextDestroy& e);
   void On(const trace::EventContext& at, const trace::Implicit& e);
@@ -121,8 +120,7 @@ class Ledger {
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;
   std::map<uint64_t, uint64_t> communicator_ranks_;  // by id
-  // Names of memory that no allocation gave, by process and address: each is one loss, however
-  // often it is said.
+  // Names without an allocation, by process and address: each is one loss, even if repeated.
   std::set<std::tuple<trace::ProcessId, uint64_t, tables::StringId>> lost_names_;
   std::vector<tables::OutOfMemoryRow> out_of_memory_;
   uint64_t event_count_ = 0;

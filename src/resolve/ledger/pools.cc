@@ -31,13 +31,13 @@ void Pools::On(const trace::EventContext& at, const trace::PoolCreate& e) {
   if (!base_.accounts.HasDevice(e.device) || e.pool == 0)
     return;
   const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
-  // The default pool belongs to whoever uses it first.
+  // The first user of the default pool becomes its owner.
   if (e.kind == format::PoolKind::kCreated)
     SegmentOf(at.process, account, e.pool, base_.owners.Find(e.native, e.stack));
 }
 
-// Blocks that are still out keep the memory of a destroyed pool, all of it, until the last one is
-// freed. The driver may give the handle out again at once.
+// A destroyed pool keeps all its memory until its last block is freed. The driver may reuse the
+// handle at once.
 void Pools::On(const trace::EventContext& at, const trace::PoolDestroy& e) {
   util::FlatMap& known = processes_[at.process.value].segments;
   const uint32_t index = known.Find(e.pool);

@@ -11,7 +11,7 @@
 
 namespace vramscope::resolve {
 
-// Stream-ordered pools and graph memory: readings say what they hold.
+// Stream-ordered pools and graph memory. Readings give the bytes that they hold.
 class Pools {
  public:
   Pools(LedgerBase& base, Segments& segments)
@@ -21,19 +21,19 @@ class Pools {
   void On(const trace::EventContext& at, const trace::PoolDestroy& e);
   void On(const trace::EventContext& at, const trace::PoolReading& e);
   void Name(trace::ProcessId process, uint64_t pool, const MemoryName& name);
-  // Of allocations whose pool was not named.
+  // For allocations without a recorded pool.
   static constexpr uint64_t kUnnamed = UINT64_MAX;  // pool 0 is the graph memory
   uint32_t SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, OwnerId owner);
-  // An allocation of that segment came or went.
+  // An allocation of that segment was made or freed.
   void Allocate(uint32_t segment, uint64_t bytes);
   void Free(uint32_t segment, uint64_t bytes);
-  // The process is gone: so is graph memory.
+  // The process ended, and with it its graph memory.
   void End(uint32_t account);
 
  private:
   struct OfProcess {
     util::FlatMap segments;              // by handle
-    std::map<uint64_t, uint32_t> names;  // by handle, of pools that were not seen yet too
+    std::map<uint64_t, uint32_t> names;  // by handle; also of pools that were not seen yet
   };
   struct Graphs {
     uint32_t used = kNoIndex;  // counters

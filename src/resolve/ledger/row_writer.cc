@@ -8,9 +8,8 @@
 namespace vramscope::resolve {
 namespace {
 
-// Each field by itself, as it was just stored: who reads two of them as one word waits until they
-// are in the cache. The products do not wait for each other. Their upper halves are the better
-// mixed.
+// Reads each field separately, as it was just stored: a wider load would stall until the stores
+// retire. The products are independent. High bits mix better.
 uint64_t HashOf(const SiteKey& key) {
   const auto byte = [](auto value) { return static_cast<uint64_t>(value); };
   const uint64_t kinds = byte(key.part) | byte(key.category) << 8 | byte(key.without_phases) << 16 |

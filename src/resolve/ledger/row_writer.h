@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "resolve/attribute/owners.h"
-#include "resolve/attribute/parts.h"
 #include "resolve/ledger/records.h"
 #include "tables/recording.h"
 #include "trace/event.h"
@@ -15,15 +14,15 @@
 
 namespace vramscope::resolve {
 
-// What kind of memory the rows of a site are.
+// Which level of the allocation hierarchy the rows of a site are.
 enum class Holding : uint8_t {
-  kDriver,   // the driver gave it
-  kBacking,  // that too, and a segment is made of it
-  kBlock,    // an allocator cut it out of a segment
+  kDriver,   // allocated by the driver
+  kBacking,  // the same, and it backs a segment
+  kBlock,    // allocated in a segment
 };
 
-// Everything that allocations have in common, by the numbers of the recording that is read. What
-// only the whole of it tells (names of modules, whether phases are known) becomes text at the end.
+// Everything that allocations share, as ids of the trace. Values that need the whole recording
+// (module names, whether phases are known) become text at the end.
 struct SiteKey {
   uint32_t account = 0;
   OwnerId owner;
@@ -42,37 +41,36 @@ struct SiteKey {
   tables::StackId stack;
   tables::StackId native;
   tables::StackId forward;
-  uint32_t stands_for =
-      0;                  // row of the device that the host's memory stands in for; 0: it does not
-  uint32_t unbacked = 0;  // 1: no device memory is mapped below it
-  uint64_t stream = 0;    // handle + 1; 0: none
+  uint32_t stands_for = 0;  // row of the device whose memory this host memory replaces; 0: none
+  uint32_t unbacked = 0;    // 1: no device memory is mapped below it
+  uint64_t stream = 0;      // handle + 1; 0: none
   friend bool operator==(const SiteKey&, const SiteKey&) = default;
 };
 
-// A site as it is collected.
+// A site while it is collected.
 struct Site {
   SiteKey key;
-  int64_t alloc_ns = 0;  // of one of its allocations: modules are looked up by it
+  int64_t alloc_ns = 0;  // of one of its allocations, to look up modules
   uint64_t allocated_bytes = 0;
   uint64_t allocated_count = 0;
 };
 
-// Gives rows away as they end, and keeps the dictionaries that they point into.
+// Passes rows to the sink when they end, and keeps their sites and segments.
 //
 //   SiteKey (all that allocations have in common) -> SiteId, each key once
 //   AllocationRow {times, address, bytes, SiteId, SegmentId} -> AllocationSink, in order of its end
 //
-// The parts of the ledger call it when a row ends. It holds sites and segments, never rows. Names
-// in a key are numbers: they become text when all is read (TablesOf of resolve.cc). A sink that
-// fails ends the rows; status() says why.
+// The parts of the ledger call it when a row ends. It keeps sites and segments, never rows. Names
+// in a key are numbers; TablesOf in resolve.cc turns them into text at the end. After the sink
+// fails, no more rows are written; status() has the error.
 class RowWriter {
  public:
   explicit RowWriter(tables::AllocationSink& sink) : sink_(sink), sites_(1), segments_(1) {}
 
   tables::SiteId SiteOf(const SiteKey& key, int64_t alloc_ns);
-  // A site of its own: of what few have in common.
+  // Adds a site without looking for an equal one: few rows share it.
   tables::SiteId AddSite(const SiteKey& key, std::string trigger, int64_t alloc_ns);
-  // Nothing where the row begins when it ends.
+  // Skips a row that begins when it ends.
   void Add(const tables::AllocationRow& row) {
     if (row.begin_ns >= row.end_ns)
       return;
@@ -93,7 +91,7 @@ class RowWriter {
   const std::vector<Site>& sites() const { return sites_; }
   const std::string& TriggerOf(tables::SiteId site) const;
   std::vector<tables::SegmentRow>& segments() { return segments_; }
-  // Of the sink: the first error.
+  // The sink's first error.
   const util::Status& status() const { return status_; }
 
  private:
@@ -101,9 +99,9 @@ class RowWriter {
   util::Status status_;
   std::vector<Site> sites_;
   std::vector<tables::SegmentRow> segments_;
-  util::InternTable ids_;                               // of sites that are looked up
-  std::vector<uint32_t> latest_;                        // of them, by stack: mostly the next one's
-  std::unordered_map<uint32_t, std::string> triggers_;  // by site, of those that have one
+  util::InternTable ids_;         // of sites from SiteOf()
+  std::vector<uint32_t> latest_;  // last site of each stack: mostly the next one too
+  std::unordered_map<uint32_t, std::string> triggers_;  // by site, if it has one
 };
 
 }  // namespace vramscope::resolve

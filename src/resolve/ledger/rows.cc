@@ -8,14 +8,13 @@
 namespace vramscope::resolve {
 namespace {
 
-// What PyTorch takes from the driver it cuts into blocks; until the first one it is in nobody's
-// use.
+// PyTorch divides its driver allocations into blocks; before the first block the memory is unused.
 Part PartOfObject(const DriverObject& object) {
   const bool to_be_cut = object.owner == kPyTorch && !object.small && IsLinear(object.memory);
   return to_be_cut ? Part::kUncut : PartOfMemory(object.memory);
 }
 
-// `size` was asked for, of which the program wants `requested` (0: all).
+// `size` was allocated; the program requested `requested` of it (0: all).
 void SetBytes(uint64_t priced, uint64_t size, uint64_t requested, tables::AllocationRow* row) {
   const uint64_t base = std::min(size, priced);
   row->bytes = priced;
@@ -57,7 +56,7 @@ void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const S
   key.stack = block->stack;
   key.native = block->native;
   const Segment& segment = segments_[block->segment];
-  // Its allocator knows it as the device's.
+  // Its allocator treats it as device memory.
   if (segment.stands_for != 0) {
     key.account = base_.accounts.RowOf(segment.account).value;
     key.stands_for = segment.stands_for;
@@ -78,7 +77,7 @@ void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const S
   AddShares(row, key, base_.names.SharesOf(process, origin.names, std::min(row.bytes, requested)));
 }
 
-// A flat buffer's parameters have a row each; padding stays with all of them.
+// Each parameter of a flat buffer has a row; padding is a row of all of them.
 void RowMaker::AddShares(const tables::AllocationRow& whole,
                          SiteKey key,
                          const std::vector<Names::Share>& shares) {
@@ -107,7 +106,7 @@ void RowMaker::AddShares(const tables::AllocationRow& whole,
   base_.writer.Add(rest);
 }
 
-// What has memory below it and what has not are rows of their own. Rounding is a block's end.
+// Backed and unbacked bytes are separate rows. Rounding is at the end of a block.
 void RowMaker::AddStretches(const tables::AllocationRow& whole,
                             SiteKey key,
                             std::span<const Stretch> stretches) {
@@ -158,7 +157,7 @@ SiteKey RowMaker::KeyOf(const DriverObject& object) const {
 
 void RowMaker::End(DriverObject* object, bool freed) {
   const Account& account = base_.accounts[object->account];
-  // PyTorch's stream-ordered backend gives no blocks: the driver's allocations are the tensors.
+  // PyTorch's stream-ordered backend has no blocks: its driver allocations are the tensors.
   const bool by_phase = object->owner == kPyTorch && object->memory == format::MemoryKind::kAsync;
   base_.phases.Decide(account.process, base_.names, freed && !IsTornDown(account.process), by_phase,
                       object->size, &object->origin);
@@ -224,7 +223,7 @@ SiteKey RowMaker::KeyOfBacking(const DriverObject& object) const {
   key.names = 0;
   key.module_epoch = 0;
   key.scope = {};
-  // What Python called the allocator says itself where it comes from.
+  // A Python stack already shows the call site.
   if (key.stack.value != 0)
     key.forward = {};
   key.stream = 0;

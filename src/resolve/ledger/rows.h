@@ -7,39 +7,38 @@
 
 #include "resolve/ledger/base.h"
 #include "resolve/ledger/segments.h"
-#include "resolve/ledger/slabs.h"
 
 namespace vramscope::resolve {
 
-// Makes rows: of a block or a driver object, for as long as nothing about it changed.
+// Makes rows of blocks and driver objects. A row lasts until something about its memory changes.
 class RowMaker {
  public:
   RowMaker(LedgerBase& base, Segments& segments, Slabs& slabs)
       : base_(base), segments_(segments), slabs_(slabs) {}
 
-  // What is known of who asked for it.
+  // Fills in the call site and purpose of an allocation.
   void FillOrigin(const trace::EventContext& at,
                   tables::StackId stack,
                   tables::StackId native,
                   uint64_t sequence,
                   Origin* origin);
-  // All about it was so until now, and is no longer. `freed`: its lifetime ends.
+  // Ends the current row. `freed`: the memory's lifetime ends too.
   void End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches = {});
   void End(DriverObject* object, bool freed);
-  // What a segment's free bytes have in common with the memory behind it.
+  // The key of a segment's free bytes, by the object that backs the segment.
   SiteKey KeyOfBacking(const DriverObject& object) const;
-  // What arrays take is known once all is read.
+  // Writes the rows of arrays, whose bytes are known after all events.
   void EndArrays(const std::vector<price::DevicePrices>& prices);
 
  private:
-  // A row whose bytes are not known yet.
+  // A row with unknown bytes.
   struct ArrayRow {
     tables::AllocationRow row;
     SiteKey key;
     trace::DeviceId device = trace::kNoDevice;
     uint32_t number = 0;     // among the arrays of the device
     uint64_t size = 0;       // asked for
-    uint64_t requested = 0;  // of them, by the program's own word; 0: it says nothing
+    uint64_t requested = 0;  // of these, by the program; 0: unknown
   };
 
   SiteKey KeyOf(const DriverObject& object) const;
@@ -49,7 +48,7 @@ class RowMaker {
   void AddStretches(const tables::AllocationRow& whole,
                     SiteKey key,
                     std::span<const Stretch> stretches);
-  // What the end of the program frees is what the program kept.
+  // Memory freed by the program's teardown counts as kept.
   bool IsTornDown(trace::ProcessId process) const {
     return process.value < base_.progress.processes.size() &&
            base_.progress.processes[process.value].torn_down;

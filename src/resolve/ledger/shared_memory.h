@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -11,43 +12,42 @@
 
 namespace vramscope::resolve {
 
-// Memory that several processes hold. Its bytes stand with the process that made it while that has
-// it; when it frees it or ends, the memory lives on, and stands with the import that came first.
+// Memory that several processes hold. Its bytes count for the process that made it. When that
+// process frees it or ends, they count for the earliest import.
 //
-// Which import is of which export: both processes pass on the same content (an IPC handle, a fabric
-// handle), of which both recorded a hash. A descriptor has no content: there, the first export of
-// the same size that this process has not imported yet is taken. Which of several equal ones it is
-// makes no difference to the sum.
+// An import is matched to its export by the hash of the handle (IPC or fabric), which both
+// processes recorded. A descriptor has no content to compare. It is matched to the first export of
+// the same size that the process has not imported yet; among equal ones the choice does not change
+// the sum.
 class SharedMemory {
  public:
   struct Holder {
     trace::ProcessId process;
-    uint32_t object = kNoIndex;  // of its driver objects
+    uint32_t object = kNoIndex;  // among its driver objects
     friend bool operator==(const Holder&, const Holder&) = default;
   };
 
-  // A number for what is exported or imported under that key; 0: for a descriptor of its own.
+  // The number of the memory with that key. Key 0 (a descriptor) gets a new number.
   uint32_t OfKey(uint64_t key);
-  // The memory of that size which this process does not hold yet, of those without a key; or
-  // kNoIndex.
+  // The memory of that size without a key that this process does not hold yet, or kNoIndex.
   uint32_t FindWithoutKey(trace::ProcessId process, trace::DeviceId device, uint64_t bytes) const;
-  // `known`: the number that the object has already, or kNoIndex. Returns the one that it has from
-  // now on: what one object is exported as twice is one memory. `bytes`: 0, it does not pay.
+  // `known`: the object's current number, or kNoIndex. Returns its new number; an object that is
+  // exported twice is one memory. `bytes` 0: the holder does not count it.
   uint32_t Join(uint32_t number,
                 uint32_t known,
                 Holder holder,
                 trace::DeviceId device,
                 uint64_t bytes);
-  // Returns who holds it from now on, if anybody does.
+  // Returns the holder from now on, if any is left.
   std::optional<Holder> Leave(uint32_t number, Holder holder);
   trace::DeviceId DeviceOf(uint32_t number) const { return shared_[Find(number)].device; }
 
  private:
   struct Shared {
-    uint32_t is = kNoIndex;  // the same as this one; kNoIndex: itself
+    uint32_t is = kNoIndex;  // merged into this number; kNoIndex: not merged
     trace::DeviceId device = trace::kNoDevice;
     uint64_t bytes = 0;
-    std::vector<Holder> holders;  // in the order in which they came
+    std::vector<Holder> holders;  // in order of joining
   };
 
   uint32_t Find(uint32_t number) const {
@@ -60,5 +60,62 @@ class SharedMemory {
   std::unordered_map<uint64_t, uint32_t> by_key_;
   std::vector<uint32_t> without_key_;
 };
+
+inline uint32_t SharedMemory::OfKey(uint64_t key) {
+  const auto fresh = static_cast<uint32_t>(shared_.size());
+  const uint32_t number = key == 0 ? fresh : by_key_.try_emplace(key, fresh).first->second;
+  if (number == fresh)
+    shared_.emplace_back();
+  if (key == 0)
+    without_key_.push_back(number);
+  return Find(number);
+}
+
+inline uint32_t SharedMemory::FindWithoutKey(trace::ProcessId process,
+                                             trace::DeviceId device,
+                                             uint64_t bytes) const {
+  for (const uint32_t number : without_key_) {
+    const Shared& shared = shared_[number];
+    if (shared.bytes != bytes || shared.device != device || shared.holders.empty())
+      continue;
+    if (std::none_of(shared.holders.begin(), shared.holders.end(),
+                     [&](const Holder& holder) { return holder.process == process; }))
+      return number;
+  }
+  return kNoIndex;
+}
+
+inline uint32_t SharedMemory::Join(uint32_t number,
+                                   uint32_t known,
+                                   Holder holder,
+                                   trace::DeviceId device,
+                                   uint64_t bytes) {
+  if (known != kNoIndex) {
+    // It was exported under another key: the new key's holders hold the same memory.
+    known = Find(known);
+    if (known != number) {
+      std::vector<Holder>& holders = shared_[known].holders;
+      holders.insert(holders.end(), shared_[number].holders.begin(), shared_[number].holders.end());
+      shared_[number].holders.clear();
+      shared_[number].is = known;
+    }
+    return known;
+  }
+  Shared& shared = shared_[number];
+  shared.holders.push_back(holder);
+  if (bytes != 0) {
+    shared.bytes = bytes;
+    shared.device = device;
+  }
+  return number;
+}
+
+inline std::optional<SharedMemory::Holder> SharedMemory::Leave(uint32_t number, Holder holder) {
+  std::vector<Holder>& holders = shared_[Find(number)].holders;
+  std::erase(holders, holder);
+  if (holders.empty())
+    return std::nullopt;
+  return holders.front();
+}
 
 }  // namespace vramscope::resolve

@@ -1,18 +1,19 @@
-// SPDX-License-Identifier: Apache-2.0
-// Arrays are opaque: no call says what they take, and what they are priced with is an estimate. But
-// an interval between two figures of the device in which nothing else is unknown is an equation:
+// SPDX-License-Identifier: Apache-2.0 Arrays are opaque: no call reports their size, and their
+// first price is an estimate. But an interval between two figures of the device without other
+// unknowns is an equation:
 //
 //   growth - explicit calls = arrays made in it - arrays freed in it
 //
-// One with one unknown array gives its price, whether it is made or freed there, and that may leave
-// one unknown in others. Where none is left, the earliest with several shares out by the estimates.
-#include "resolve/price/arrays.h"
-
+// An equation with one unknown array gives its price, whether the array is made or freed in it.
+// That may leave one unknown in other equations. If no equation has a single unknown, the earliest
+// one divides its bytes by the estimates.
 #include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <map>
 #include <utility>
+
+#include "resolve/price/series.h"
 
 namespace vramscope::resolve::price {
 namespace {
@@ -76,7 +77,7 @@ class ArraySolver {
           signs[move->array] += move->bytes < 0 ? -1 : 1;
       }
       for (const auto& [array, sign] : signs) {
-        if (sign != 0)  // what is made and freed between two figures shows in neither
+        if (sign != 0)  // an array made and freed between two figures shows in neither
           equation.terms.push_back({array, sign});
       }
       if (equation.terms.empty())
@@ -98,8 +99,8 @@ class ArraySolver {
     }
   }
 
-  // What is left over is shared among the unknown ones. Where one would have less than nothing the
-  // figures are of something else, and the estimates stand.
+  // Divides the remaining bytes among the unknown arrays. If one would become negative, the figures
+  // include other memory, and the estimates are kept.
   void ShareOut(Equation& equation) {
     int64_t left = equation.bytes;
     int64_t estimates = 0;

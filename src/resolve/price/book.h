@@ -24,16 +24,16 @@ struct StepRef {
   size_t step = 0;
 };
 
-// The counters of one device while they are being found, and what each process has by all known
-// until now. Steps are made in order of time; what one took may turn out otherwise later.
+// The counters of one device while they are found, and each process's bytes so far. Steps are added
+// in time order; later figures may correct them.
 class Book {
  public:
   struct Row {
     Counter counter;
-    uint32_t account = kNone;  // whose end takes it; RM-internal's too
+    uint32_t account = kNone;  // freed when this process ends; also for RM-internal rows
     std::vector<Step> steps;
     int64_t bytes = 0;
-    bool of_primary = false;  // the context may be another one's handle by now
+    bool of_primary = false;  // its context's handle may be reused
   };
 
   explicit Book(size_t processes)
@@ -48,12 +48,12 @@ class Book {
     Count(row, bytes);
     return {row, rows_[row].steps.size() - 1};
   }
-  // Its primary context ended: a later one may have the same handle.
+  // The primary context ended; a later one may reuse its handle.
   void KeepRowsOf(uint32_t process, uint64_t context) {
     for (Row& row : rows_)
       row.of_primary |= row.account == process && row.counter.context == context;
   }
-  // It took, or gave back, so much more.
+  // Adds `bytes` to the step.
   void Correct(StepRef ref, int64_t bytes) {
     if (bytes == 0)
       return;
@@ -61,9 +61,9 @@ class Book {
     rows_[ref.counter].counter.corrected = true;
     Count(ref.counter, bytes);
   }
-  // In any order; they add up to what the others did.
+  // In any order; they must add up to the replaced steps.
   void SetSteps(uint32_t row, std::vector<Step> steps) { rows_[row].steps = std::move(steps); }
-  // For counters whose steps nobody refers to.
+  // For counters without StepRefs.
   void CorrectAt(uint32_t row, const When& when, int64_t bytes) {
     if (bytes == 0)
       return;
@@ -75,7 +75,7 @@ class Book {
     rows_[row].counter.corrected = true;
     Count(row, bytes);
   }
-  // What a correction from there on may take of it, so that it never has less than nothing.
+  // How much a correction from that time on may take without making the row negative.
   int64_t LowestFrom(uint32_t row, int64_t time_ns) const {
     int64_t bytes = 0;
     int64_t lowest = INT64_MAX;
@@ -94,7 +94,7 @@ class Book {
   const std::vector<Row>& rows() const { return rows_; }
   const Row& row(uint32_t number) const { return rows_[number]; }
   const Step& step(StepRef ref) const { return rows_[ref.counter].steps[ref.step]; }
-  // As NVML counts it.
+  // As NVML counts the process.
   int64_t TotalOf(uint32_t process) const {
     return explicit_bytes_[process] + priced_bytes_[process];
   }

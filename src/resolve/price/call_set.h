@@ -2,8 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -11,10 +15,10 @@
 
 namespace vramscope::resolve::price {
 
-// Implicit calls that have one price together: those between two figures of the device.
+// Implicit calls with one joint price: those between two figures of the device.
 class CallSet {
  public:
-  // `numbers` are of DeviceInput::calls, in their order. The input outlives the set.
+  // `numbers`: ascending indices in DeviceInput::calls. The input outlives the set.
   explicit CallSet(const DeviceInput& input, std::vector<uint32_t> numbers = {})
       : input_(&input), numbers_(std::move(numbers)) {}
 
@@ -49,17 +53,53 @@ class CallSet {
     return Any([&](const ImplicitCall& call) { return call.kind == kind; });
   }
 
-  // Without ends of contexts, which take nothing; where there is nothing else, as it is.
+  // The calls without ends of contexts, which take no memory; all calls if only ends are there.
   CallSet ThatMayTake() const;
-  // The part that a row for all of them stands under: initialising the driver is part of making a
-  // context; other mixtures cannot be told apart.
+  // The part of a joint row. Initializing the driver is part of making a context; other mixtures
+  // have the part "several".
   format::Part JointPart() const;
-  // What such a row says of them.
+  // A joint row with the calls' names and context.
   Counter AsCounter(format::Part part) const;
 
  private:
   const DeviceInput* input_;
   std::vector<uint32_t> numbers_;
 };
+
+inline CallSet CallSet::ThatMayTake() const {
+  CallSet takers = Only(
+      [](const ImplicitCall& call) { return call.kind != ImplicitCall::Kind::kContextDestroy; });
+  return takers.empty() ? *this : takers;
+}
+
+inline format::Part CallSet::JointPart() const {
+  if (Has(format::Part::kContext))
+    return format::Part::kContext;
+  const format::Part part = last().part;
+  return AreAll(part) ? part : format::Part::kSeveral;
+}
+
+inline Counter CallSet::AsCounter(format::Part part) const {
+  constexpr size_t kShown = 3;
+  Counter counter;
+  counter.process = last().process;
+  counter.part = part;
+  counter.call = numbers_.back();
+  std::unordered_set<std::string_view> texts;
+  for (const uint32_t number : numbers_) {
+    const ImplicitCall& one = call(number);
+    if (one.part == part) {
+      counter.call = number;
+      counter.context = one.context;
+    }
+    const std::string_view text =
+        one.text.empty() ? std::string_view(PartName(one.part)) : std::string_view(one.text);
+    if (texts.insert(text).second && texts.size() <= kShown)
+      counter.trigger += (counter.trigger.empty() ? "" : " + ") + std::string(text);
+  }
+  if (texts.size() > kShown)
+    counter.trigger += " + " + std::to_string(texts.size() - kShown) + " more";
+  return counter;
+}
 
 }  // namespace vramscope::resolve::price

@@ -55,7 +55,7 @@ TEST_F(CheckpointsTest, AllLeavesAndComesBack) {
   EXPECT_EQ(device_.Prices().figures[2].ledger_bytes, 0);
   EXPECT_EQ(device_.Prices().figures[3].ledger_bytes, 570 * kMiB);
   EXPECT_EQ(device_.WorstResidual(), 0);
-  // RM-internal memory is in nobody's account: its steps say where it is.
+  // RM-internal memory has no account: its steps show where it is.
   EXPECT_EQ(device_.Rows(left_ns)["RM-internal"], 0);
   EXPECT_EQ(device_.Rows(back_ns)["RM-internal"], 10);
 }
@@ -140,7 +140,7 @@ TEST_F(CheckpointsTest, AProcessThatEndsMeanwhileTakesNothingWithIt) {
   EXPECT_THAT(Ledger(), ElementsAre(100, 100, 130));
 }
 
-// A tool that nobody records: NVML's figures tell.
+// An unrecorded tool: NVML's figures show it.
 TEST_F(CheckpointsTest, FiguresTellOfACheckpointFromOutside) {
   device_.Sample(680);
   device_.Sample(400);
@@ -213,7 +213,7 @@ TEST_F(CheckpointsTest, TheEndOfAProcessIsNoCheckpoint) {
 }
 
 // As measured. While the memory moves, the process's figure has 4 MiB more, and 3 MiB are in none.
-// What the kernel module had for its context is back when the process goes on. NVML tells of the
+// The kernel module's memory for its context is back when the process continues. NVML shows the
 // return before the call ends.
 TEST_F(CheckpointsTest, AMoveTakesMemoryAndTheKernelModulesPartComesBackLast) {
   device_.Sample(680);
@@ -274,7 +274,7 @@ TEST(CheckpointsAloneTest, SamplesBeforeTheFigureThatTellsAreNotMissing) {
   EXPECT_EQ(device.WorstResidual(), 0);
 }
 
-// A record of the call comes when the figures have told already.
+// The record of the call comes after the figures showed it.
 TEST_F(CheckpointsTest, FiguresWithinARecordedCall) {
   device_.Sample(640);
   device_.Sample(100);

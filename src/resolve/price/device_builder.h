@@ -59,7 +59,7 @@ class DeviceBuilder {
     call.kind = ImplicitCall::Kind::kInit;
     return call;
   }
-  // The driver makes it by itself: its end is not seen.
+  // The driver makes it implicitly: its end is not recorded.
   ImplicitCall& Context(uint64_t context) {
     ImplicitCall& call = Implicit(format::Part::kContext, "cuCtxCreate");
     call.kind = ImplicitCall::Kind::kContextCreate;
@@ -162,7 +162,7 @@ class DeviceBuilder {
       bytes /= kMiB;
     return rows;
   }
-  // What is left of a sample that calls under way do not explain.
+  // The residual of a sample beyond the calls under way.
   static int64_t Residual(const DeviceSample& sample, const SampleResult& result) {
     const int64_t difference = sample.used_bytes - result.ledger_bytes;
     if (difference > 0)

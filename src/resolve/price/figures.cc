@@ -1,27 +1,27 @@
-// SPDX-License-Identifier: Apache-2.0
-// The device's figure does not say whose memory came or went between two readings. NVML's figures
-// of processes do, in moments in which nothing of the process is under way:
+// SPDX-License-Identifier: Apache-2.0 The device's figure does not show whose memory changed
+// between two readings. NVML's process figures do, at moments without calls of the process:
 //
-//   device's readings      100 |-- context --| 750    of which somebody else took 110
+//   device's readings      100 |-- context --| 750    110 of it are others'
 //   row                      0                 650
 //   figure of the process    0                 540
-//   gap: figure less rows    0                -110    grew by what the row has too much
+//   gap: figure less rows    0                -110    grew by the row's excess
 //
-// Three things are told by them:
-// - Processes that begin at the same time make their contexts between the same two readings, and
-//   one row, of the process that called last, has all of it. The figures of the others say what is
-//   theirs of it.
-// - Others than recorded processes use the device. What the gap grew since the last figure goes
-//   from or to the row `other processes`, so that the device's total stays as it was measured: to a
-//   row where nothing showed or the device's figure sank, else to the one of the longest time.
-// - The kernel module has memory for each context that is in no figure of a process.
+// They settle three cases:
+// - Processes that begin at the same time make their contexts between the same two readings. One
+//   row, of the process that called last, has all of that memory. The figures of the others give
+//   their shares.
+// - Unrecorded processes use the device. The gap's growth since the last figure moves from or to
+//   the row `other processes`, so the device's total stays as measured. It moves to a row of calls
+//   that showed nothing or a decrease, otherwise to the row of the longest calls.
+// - The kernel module has memory for each context that no process figure includes.
 //
-// Where nobody else is on the device a difference stays one: it is residual. So it is where NVML
-// does not list the process. A figure that came late, or was one of a moment between, is corrected
-// by the next one: what was priced is kept until a figure agrees.
+// If no other process uses the device, or NVML does not list the process, a difference stays
+// residual. A late figure, or one of a moment within a call, is corrected by the next one: prices
+// are kept until a figure agrees.
 #include "resolve/price/figures.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "resolve/price/series.h"
@@ -30,7 +30,7 @@ namespace vramscope::resolve::price {
 namespace {
 
 constexpr size_t kMaxEstimates = 128;
-// Figures may be rounded to the driver's pages, and others' memory comes in these too.
+// Figures may be rounded to driver pages, and others' memory has that granularity too.
 constexpr int64_t kFigureStep = 2 << 20;
 
 bool IsNothing(int64_t growth) {
@@ -99,8 +99,8 @@ void Figures::OnPricedTogether(uint32_t process, Estimate estimate, StepRef hold
   OnPriced(process, std::move(estimate));
 }
 
-// Processes of other containers and those that only draw are not listed: they are known by what
-// they had before.
+// Processes of other containers, and graphics processes, are not listed. They are known by memory
+// that was in use before.
 bool Figures::HasOthers(int64_t since_ns) const {
   const bool listed = seen_others_ns_ != INT64_MIN && seen_others_ns_ >= since_ns;
   return listed ||
@@ -126,7 +126,7 @@ void Figures::OnFigure(size_t number, bool checkpointed) {
   Settle(number);
   if (!holder)
     return;
-  // The holder's own figure came first as a rule: it still says what is there if no call was since.
+  // The holder's figure usually came first. It is still valid if no call came since.
   const uint32_t process = book_.row(holder->counter).account;
   const size_t waiting = std::exchange(states_[process].waiting, SIZE_MAX);
   if (waiting != SIZE_MAX &&
@@ -145,7 +145,7 @@ void Figures::Settle(size_t number) {
     FindRmInternal(figure);
 }
 
-// False where the row has not as much: then somebody else gave memory back meanwhile.
+// False if the row has less: then another process freed memory meanwhile.
 bool Figures::TakeShare(const ProcessSample& figure) {
   State& state = states_[figure.process];
   const StepRef holder = *std::exchange(state.holder, std::nullopt);
@@ -163,14 +163,14 @@ bool Figures::TakeShare(const ProcessSample& figure) {
   return true;
 }
 
-// Whether a row of this process still has bytes that are others'.
+// Whether a row of this process still has others' bytes.
 bool Figures::IsHolder(uint32_t process) const {
   return std::any_of(states_.begin(), states_.end(), [&](const State& other) {
     return other.holder && book_.row(other.holder->counter).account == process;
   });
 }
 
-// It calls again, or is known to have had as much later.
+// It calls again, or later had as much.
 bool Figures::GoesOn(const ProcessSample& figure) const {
   const Process& process = input_.processes[figure.process];
   if (process.teardown_ns != kNever)
@@ -182,15 +182,15 @@ bool Figures::GoesOn(const ProcessSample& figure) const {
          });
 }
 
-// Whether the figure is that of a process that goes on, or of one that at least has not given back
-// yet what the figure has more than the rows; and without memory that may count with another one.
+// Whether the figure is usable: its process continues, or has not yet freed the bytes that the
+// figure has beyond the rows; and it shares no memory with another process.
 bool Figures::IsTelling(const ProcessSample& figure, int64_t growth) const {
   return (growth >= 0 || GoesOn(figure)) && figure.used_bytes > kNearlyNothing &&
          !states_[figure.process].late &&
          figure.when.time_ns < input_.processes[figure.process].shares_ns;
 }
 
-// True where it changed rows, and nothing of it can be the kernel module's.
+// True if it changed rows and no byte of it can be the kernel module's.
 bool Figures::Agree(size_t number) {
   const ProcessSample& figure = input_.figures[number];
   State& state = states_[figure.process];
@@ -210,7 +210,7 @@ bool Figures::Agree(size_t number) {
   if (!IsNothing(growth))
     state.gap += growth;
   if (moved != 0) {
-    // The next one may say that more of what was priced is others'. Until then it was so much.
+    // The next figure may show more of the others' bytes.
     NotePassing(number);
     state.rm_wanted = false;
     return true;
@@ -226,20 +226,21 @@ int64_t Figures::MakeGood(uint32_t process, int64_t growth) {
   int64_t moved = 0;
   const auto move = [&](const Estimate& estimate, int64_t bytes) {
     const int64_t there = MoveFromOthers(estimate, bytes);
-    // It may have been another one's: earlier or later than it stands in the rows now.
+    // The memory may be another call's, earlier or later than in the rows now.
     if (there != 0) {
       loose_.push_back({process, state.estimates.front().begin_ns, estimate.end_ns, there});
       loose_.push_back({process, estimate.begin_ns, state.estimates.back().end_ns, -there});
     }
     return there;
   };
-  // What was taken back from rows for calls that never give any back was others' doing.
+  // Bytes taken from rows for calls that never free memory were the others' change.
   for (const Estimate& estimate : state.estimates) {
     for (size_t i = 0; estimate.sank && i < estimate.taken.size(); ++i)
       moved += move(estimate, std::max<int64_t>(-book_.step(estimate.taken[i]).bytes, 0));
   }
   int64_t left = growth - moved;
-  // With the kernel module's part the rows of a new context have more than the figure, never less.
+  // Rows of a new context include the kernel module's part, so they have at least the figure's
+  // bytes.
   if (state.rm_wanted ? left == 0 || (left < 0 && left > -kLargestRm) : IsNothing(left))
     return moved;
   std::vector<const Estimate*> order;
@@ -268,10 +269,10 @@ void Figures::NotePassing(size_t number) {
   state.passing.push_back({number, book_.ExplicitOf(figure.process)});
 }
 
-// By this figure the rows are right as a whole, and those of moments in which calls were under way
-// say what came before them and what behind: between such a figure and the rows lies no more than
-// the calls that were under way took. The last comes first, and what is too much is taken from the
-// nearest: so what a later one said stays so.
+// This figure confirms the sum of the rows. Figures taken during calls then show what came before
+// and after them, because such a figure differs from the rows by at most the bytes of those calls.
+// Goes through them from the last to the first and takes excess bytes from the nearest call, so
+// later figures stay confirmed.
 void Figures::HoldToPassing(const ProcessSample& figure) {
   State& state = states_[figure.process];
   const auto taken_by = [&](const Estimate& estimate) {
@@ -285,7 +286,7 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
     const ProcessSample& then = input_.figures[passing->figure];
     std::vector<const Estimate*> before;  // the nearest first
     std::vector<const Estimate*> after;
-    const Estimate* nearest = nullptr;  // under way then, else next to it
+    const Estimate* nearest = nullptr;  // under way then, otherwise next to it
     int64_t least = 0;
     int64_t most = 0;
     for (const Estimate& estimate : state.estimates) {
@@ -317,7 +318,7 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
       left += book_.step(estimate->own).bytes;
     left = std::min(left, wrong_bytes);
     int64_t given = 0;
-    // To where it seemed to have gone back, else to the nearest.
+    // To the row that seemed to free it, otherwise to the nearest.
     for (const Estimate* estimate : too_little) {
       if (estimate->sank && estimate->begin_ns < until_ns)
         given += MoveFromOthers(*estimate, std::min(left - given, taken_by(*estimate)));
@@ -329,7 +330,7 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
   }
 }
 
-// The row of a estimate gets bytes of other processes', or they get some of it. Returns what it
+// Moves bytes between an estimate's row and the other processes. Returns the bytes that the row
 // got.
 int64_t Figures::MoveFromOthers(const Estimate& estimate, int64_t bytes) {
   const When when = book_.step(estimate.own).when;
@@ -363,7 +364,7 @@ int64_t Figures::MoveFromOthers(const Estimate& estimate, int64_t bytes) {
   return moved;
 }
 
-// NVML's figure of the device has more than its figure of the process. It came with the context.
+// NVML's device figure exceeds its process figure by memory that came with the context.
 void Figures::FindRmInternal(const ProcessSample& figure) {
   State& state = states_[figure.process];
   if (!state.rm_wanted || !state.context || !(has_offset_ || IsShared(state.agreed_ns)))
@@ -386,6 +387,54 @@ void Figures::FindRmInternal(const ProcessSample& figure) {
     state.rm_row = book_.Add(std::move(counter), figure.process);
   }
   book_.CorrectAt(state.rm_row, when, bytes);
+}
+
+Others::Others(const DeviceInput& input, Book* book, Figures* figures)
+    : input_(input), book_(*book), figures_(*figures), figures_of_(input.processes.size()) {
+  for (size_t i = 0; i < input.figures.size(); ++i) {
+    const ProcessSample& figure = input.figures[i];
+    if (figure.process < figures_of_.size())
+      figures_of_[figure.process].push_back(i);
+    are_listed_ |= figure.process == kNone && figure.used_bytes > kNearlyNothing;
+  }
+}
+
+void Others::Change(const When& when, int64_t bytes) {
+  if (row_ == kNone) {
+    Counter counter;
+    counter.part = format::Part::kOtherProcesses;
+    row_ = book_.Add(std::move(counter), kNone);
+    figures_.OthersAre(row_);
+  }
+  if (bytes != 0)
+    book_.Change(row_, when, bytes);
+}
+
+// Whether NVML's figures next to that time list the process. If not, an unrecorded tool may have
+// checkpointed it, and the freed memory is its own.
+bool Others::IsListedAround(uint32_t process, int64_t time_ns) const {
+  const std::vector<size_t>& figures = figures_of_[process];
+  const auto after = std::partition_point(figures.begin(), figures.end(), [&](size_t number) {
+    return input_.figures[number].when.time_ns <= time_ns;
+  });
+  const auto has_memory = [&](size_t number) {
+    return input_.figures[number].used_bytes > kNearlyNothing;
+  };
+  return after != figures.begin() && has_memory(*std::prev(after)) &&
+         (after == figures.end() || has_memory(*after));
+}
+
+int64_t Others::OnQuiet(const DeviceSample& sample, int64_t bytes) {
+  const int64_t change = std::max(bytes, -this->bytes());
+  if (change == 0)
+    return 0;
+  for (uint32_t process = 0; process < input_.processes.size(); ++process) {
+    if (book_.WithRm(process) > kNearlyNothing && !IsListedAround(process, sample.when.time_ns))
+      return 0;
+  }
+  Change(sample.when, change);
+  figures_.NoteOthers(change);
+  return change;
 }
 
 }  // namespace vramscope::resolve::price

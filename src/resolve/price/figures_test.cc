@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// Processes that nobody records take and give back memory of the same GPU, also while a call is
-// priced by readings of the device; recorded ones begin at the same time; the kernel module has
-// memory for each context. NVML's figure of the process then says what is its own.
+// SPDX-License-Identifier: Apache-2.0 Unrecorded processes allocate and free memory of the same
+// GPU, also while readings price a call. Recorded ones begin at the same time. The kernel module
+// has memory for each context. NVML's figure of the process then says what is its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +34,7 @@ class FiguresTest : public ::testing::Test {
     device_.OtherFigure(other);
   }
   // The process has a context of 500 MiB, and the kernel module 10 MiB for it. Others had `before`
-  // before it was made, and `after` behind it.
+  // before it was made, and `after` after it.
   void Context(int64_t before, int64_t after) {
     device_.Sample(before);
     Figures(0, before);
@@ -105,7 +104,7 @@ TEST_F(FiguresTest, AFigureDuringACallOfTheProcessSaysNothing) {
   EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 500)));
 }
 
-// Alone on the device a difference that is no kernel module's stays one.
+// Without other processes, a difference that cannot be the kernel module's stays.
 TEST_F(FiguresTest, WhereNobodyElseIsReadingsStand) {
   device_.Sample(0);
   device_.Context(0xc0);
@@ -128,7 +127,7 @@ TEST_F(FiguresTest, ContextsMadeAtOnceAreToldApart) {
   device_.In(process_);
   device_.Reading(600);
   device_.Sample(700);
-  device_.Reading(800);  // the other's goes on growing, and nobody calls
+  device_.Reading(800);  // the other's grows further without calls
   device_.In(second);
   device_.Reading(1010);
   device_.Sample(1010);
@@ -173,7 +172,7 @@ TEST_F(FiguresTest, ContextsMadeAtOnceBesideOneThatGivesBack) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
-// ---- processes that nobody records
+// ---- unrecorded processes
 
 TEST_F(FiguresTest, WhatAnotherTakesMeanwhileIsNotTheContexts) {
   Context(1000, 1300);
@@ -248,8 +247,8 @@ TEST_F(FiguresTest, OneThatBreathes) {
     EXPECT_EQ(rows["module code and globals: cuModuleLoadData " + std::to_string(i)], 4) << i;
 }
 
-// Which of two calls the other's memory stood with is not known: a figure between them is compared
-// with what either would make of it.
+// The other's memory may belong to either of two calls: a figure between them is compared with both
+// cases.
 TEST_F(FiguresTest, WhatMayHaveBeenAnotherCallsIsComparedWithBoth) {
   Context(1000, 1000);
   EXPECT_TRUE(device_.Prices().has_others);
@@ -319,7 +318,7 @@ TEST_F(FiguresTest, AFigureDuringACallSaysWhatCameBehindIt) {
   device_.Launch("a");
   device_.Reading(1602);
   device_.Launch("b");
-  device_.Reading(1702);  // took 400, of which the other's 300 hide as much
+  device_.Reading(1702);  // took 400; the other's 300 hide part of it
   device_.Launch("c");
   const size_t between = device_.input().figures.size();
   device_.Figure(994);
@@ -360,7 +359,7 @@ TEST_F(FiguresTest, AFigureDuringACallIsComparedWithTheProcesssOwnBytes) {
   const size_t during = device_.input().figures.size();
   device_.Figure(900);
   device_.Launch("b").when.begin_ns = begin_ns - 1;
-  device_.Reading(1610);  // took 400, of which the other's 300 hide as much
+  device_.Reading(1610);  // took 400; the other's 300 hide part of it
   device_.Launch("d");
   device_.Reading(1912);  // 300 are the other's
   device_.Figure(902);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "resolve/price/series.h"
+
 namespace vramscope::resolve::price {
 
 using format::Part;
@@ -17,7 +19,7 @@ int64_t LeftOver::TakeBackRestored(const When& sample, int64_t bytes) {
     book_.Change(i, {sample.time_ns, restored_[row.account]->begin_ns, sample.end_ns}, -part);
     taken += part;
   }
-  // The first sample tells.
+  // Only the first sample after a restore counts.
   std::fill(restored_.begin(), restored_.end(), std::nullopt);
   return taken;
 }
@@ -57,7 +59,7 @@ bool LeftOver::HasContext(uint32_t process) const {
   });
 }
 
-// The newest rows first, then the context, and last what the kernel module has for it.
+// Takes from the newest rows first, then the context, and last the kernel module's memory for it.
 int64_t LeftOver::TakeBackParked(const When& sample, int64_t bytes) {
   int64_t taken = 0;
   const auto take = [&](auto matches) {
@@ -75,6 +77,35 @@ int64_t LeftOver::TakeBackParked(const When& sample, int64_t bytes) {
   take([](Part part) { return part == Part::kContext; });
   take([](Part part) { return part == Part::kRmInternal; });
   return taken;
+}
+
+bool Kept::Has(uint32_t row) const {
+  return std::any_of(states_.begin(), states_.end(),
+                     [&](const State& state) { return state.row == row; });
+}
+
+std::vector<StepRef> Kept::OnQuiet(const When& sample, int64_t bytes) {
+  std::vector<uint32_t> unpriced;
+  for (uint32_t process = 0; process < states_.size(); ++process) {
+    const State& state = states_[process];
+    // The memory of a process that began late is unknown.
+    if (state.idle && state.row == kNone && state.idle->end_ns <= sample.begin_ns &&
+        input_.processes[process].late_ns == kNever)
+      unpriced.push_back(process);
+  }
+  // A driver keeps the same for each process.
+  const auto count = static_cast<int64_t>(unpriced.size());
+  if (count == 0 || bytes < count || bytes > count * kLargestRm)
+    return {};
+  std::vector<StepRef> steps;
+  for (const uint32_t process : unpriced) {
+    Counter counter;
+    counter.part = format::Part::kRmInternal;
+    states_[process].row = book_.Add(std::move(counter), process);
+    const int64_t share = bytes / count + (process == unpriced.front() ? bytes % count : 0);
+    steps.push_back(book_.Change(states_[process].row, *states_[process].idle, share));
+  }
+  return steps;
 }
 
 }  // namespace vramscope::resolve::price

@@ -61,7 +61,7 @@ TEST_F(LeftOverTest, WhatAPrimaryContextGivesBackAtItsEndIsSeenByTheNextSample) 
   EXPECT_EQ(device_.Total(), 0);
 }
 
-// As on an H100: NVML no longer lists the process, which is no checkpoint.
+// As on an H100: NVML no longer lists the process, but it is not checkpointed.
 TEST_F(LeftOverTest, WhereAPrimaryContextKeepsNothingTheKernelModulesPartGoesToo) {
   device_.Sample(0);
   for (int turn = 0; turn < 3; ++turn) {

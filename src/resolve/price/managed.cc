@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Managed memory is on the device where it is touched. Measured on an H200 (MiB of the device):
+// SPDX-License-Identifier: Apache-2.0 Managed memory is on the device after it is touched. Measured
+// on an H200 (MiB of the device):
 //
 //   cuMemAllocManaged 64          +0
 //   its first byte touched      +128   64 are resident, 64 the UVM driver's spare
@@ -7,7 +7,7 @@
 //   moved to the host              0   the driver keeps the chunks for the next
 //   300 freed, 64 freed    -300, -64   20 are left until the process ends
 //
-// NVML counts none of this in the figure of a process.
+// No process figure of NVML includes this.
 #include "resolve/price/managed.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using format::Part;
 
 constexpr int64_t kChunkBytes = 2 << 20;
 constexpr int64_t kStepBytes = 64 << 20;
-// Twice what the UVM driver was seen to spare.
+// Twice the largest reserve of the UVM driver that was seen.
 constexpr int64_t kMostSpareBytes = 128 << 20;
 
 int64_t InChunks(int64_t bytes) {
@@ -62,7 +62,7 @@ int64_t Residency::Remove(uint32_t allocation) {
   return bytes;
 }
 
-// What grows was touched now, the newest first as a rule. Where it shrinks the oldest went.
+// Growth goes to touched allocations, usually the newest first. A decrease comes from the oldest.
 std::vector<Residency::Change> Residency::Use(int64_t bytes) {
   std::vector<Change> changes;
   used_bytes_ += bytes;
@@ -102,7 +102,7 @@ int64_t Managed::LowestFrom(int64_t time_ns) const {
   return std::max<int64_t>(std::min(lowest, bytes), 0);
 }
 
-// At no time it has less than nothing.
+// It is never negative.
 int64_t Managed::Change(const When& when, int64_t bytes) {
   const std::vector<Step>& steps = book_.row(row_).steps;
   const bool is_last = steps.empty() || steps.back().when.time_ns <= when.time_ns;
@@ -130,7 +130,7 @@ int64_t Managed::OnMove(const ManagedMove& move) {
     residency_.Add(move.allocation);
     return 0;
   }
-  // Its chunks go whole, and leave their own to the others.
+  // Its chunks are freed whole. The driver's own bytes in them count in the others' chunks.
   int64_t bytes = InChunks(residency_.Remove(move.allocation));
   bytes = std::clamp<int64_t>(residency_.used_bytes() - residency_.chunk_bytes(), 0, bytes);
   freed_bytes_ += bytes;
@@ -149,7 +149,7 @@ int64_t Managed::OnFigure(const When& figure, int64_t bytes) {
 
 int64_t Managed::RoomBytes() const {
   const auto live_count = static_cast<int64_t>(residency_.live_count());
-  // Each allocation has chunks of its own.
+  // No two allocations share a chunk.
   const int64_t most =
       live_count == 0 ? 0 : residency_.live_bytes() + live_count * kChunkBytes + kMostSpareBytes;
   return std::max<int64_t>(most - residency_.used_bytes(), 0);
@@ -159,7 +159,8 @@ int64_t Managed::OnCalls(const When& calls, int64_t bytes) {
   return Change(calls, std::min(bytes, RoomBytes() + std::exchange(freed_bytes_, 0)));
 }
 
-// All that is not there yet was touched, or whole steps of it; or the driver keeps what was freed.
+// The growth is all memory that was not resident, or whole steps of it; or the driver keeps freed
+// chunks.
 int64_t Managed::LikelyOf(int64_t bytes) const {
   const auto live_count = static_cast<int64_t>(residency_.live_count());
   const int64_t wanted = residency_.live_bytes() <= residency_.resident_bytes()

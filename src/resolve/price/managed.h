@@ -11,8 +11,8 @@
 
 namespace vramscope::resolve::price {
 
-// Which bytes of managed allocations are on the device, by the bytes that the UVM driver has in
-// use. It takes chunks of 2 MiB where pages are touched, and 64 MiB to spare.
+// Divides the UVM driver's memory among managed allocations. The driver allocates chunks of 2 MiB
+// for touched pages, and 64 MiB in reserve.
 class Residency {
  public:
   struct Change {
@@ -23,16 +23,16 @@ class Residency {
   explicit Residency(const DeviceInput& input) : input_(input), resident_(Allocations().size()) {}
 
   void Add(uint32_t allocation);
-  // Returns what was resident of it.
+  // Returns its resident bytes.
   int64_t Remove(uint32_t allocation);
-  // The driver has so much more, or less, in use. What of it is whose.
+  // The driver's memory changed by that much. Divides the change among allocations.
   std::vector<Change> Use(int64_t bytes);
 
   size_t live_count() const { return live_.size(); }
   int64_t used_bytes() const { return used_bytes_; }
   int64_t live_bytes() const { return live_bytes_; }
   int64_t resident_bytes() const { return resident_bytes_; }
-  // Of the chunks that they are in: each allocation has its own.
+  // Bytes of their chunks; no two allocations share one.
   int64_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
@@ -42,60 +42,59 @@ class Residency {
   const DeviceInput& input_;
   std::vector<int64_t> resident_;  // by allocation
   std::set<uint32_t> live_;        // the oldest first
-  std::set<uint32_t> partial_;     // of them, those that are not wholly resident
+  std::set<uint32_t> partial_;     // of these, partly resident ones
   int64_t used_bytes_ = 0;
   int64_t live_bytes_ = 0;
   int64_t resident_bytes_ = 0;
   int64_t chunk_bytes_ = 0;
 };
 
-// What the UVM driver has in use on the device, in no figure of a process. Pages move whenever a
-// kernel touches them, and no call says so: what figures of the device show while managed memory
-// is live, and no call explains, is the UVM driver's. It ends with the last process that has some.
+// The UVM driver's memory on the device, which no process figure includes. Kernels move pages
+// without a call. So unexplained changes of the device's figure while managed memory is live count
+// as the UVM driver's. It ends with the last process that has managed memory.
 class Managed {
  public:
   Managed(const DeviceInput& input, Book* book);
 
   bool IsUsed() const { return active_processes_ > 0; }
-  // The row of all that it has. Split() takes from it what is resident.
+  // The row of all its memory. Split() moves resident bytes to other rows.
   uint32_t row() const { return row_; }
-  // Of so many bytes that came while kernels may have touched pages, those that likely are for
-  // pages.
+  // How many of `bytes`, which appeared while kernels may have touched pages, are likely pages.
   int64_t LikelyOf(int64_t bytes) const;
-  // Since the last figure so many bytes were taken to go with what was freed.
+  // Bytes assumed freed with managed memory since the last figure.
   int64_t freed_bytes() const { return freed_bytes_; }
-  // What has been freed since this was asked last and was resident in no row.
+  // Bytes freed since the last call of this that were resident in no row.
   struct Unpaid {
     uint32_t process = kNone;
     int64_t bytes = 0;
   };
   Unpaid TakeUnpaid();
-  // An allocation was made or freed. Returns by how much the rows grew.
+  // Managed memory was allocated or freed. Returns the growth of the rows.
   int64_t OnMove(const ManagedMove& move);
-  // The device has `bytes` more than the rows say. Returns what of it is the UVM driver's.
+  // The device has `bytes` more than the rows. Returns the UVM driver's part.
   int64_t OnFigure(const When& figure, int64_t bytes);
-  // The same of calls between two figures.
+  // The same for calls between two figures.
   int64_t OnCalls(const When& calls, int64_t bytes);
-  // The same of calls that move pages and nothing else.
+  // The same for calls that only move pages.
   int64_t OnMovedPages(const When& calls, int64_t bytes) { return Change(calls, bytes); }
-  // What it has at that time, and never less later.
+  // The lowest bytes of the row from that time on.
   int64_t LowestFrom(int64_t time_ns) const;
-  // Of what was taken to be its own so much more, or less, is.
+  // Corrects the bytes that were assumed to be the UVM driver's.
   void Correct(const When& when, int64_t bytes) { Change(when, bytes); }
   int64_t used_bytes() const { return residency_.used_bytes(); }
   // When the first managed memory was allocated; `kNever` without any.
   int64_t began_ns() const {
     return input_.managed_moves.empty() ? kNever : input_.managed_moves.front().when.time_ns;
   }
-  // How much more it can have, by what is allocated.
+  // How much its memory can still grow, by the allocated bytes.
   int64_t RoomBytes() const;
   int64_t OnEnd(uint32_t process, const When& end);
-  // Once every price is known: rows of what is resident, by who allocated it.
+  // After all prices: makes rows of resident memory, by call site.
   void Split();
 
  private:
   int64_t Change(const When& when, int64_t bytes);
-  // What a process has at its end goes in the time in which the process may have ended.
+  // Frees a process's memory in the time in which the process may have ended.
   const When& WhenOf(const ManagedMove& move) const;
 
   const DeviceInput& input_;
@@ -105,7 +104,7 @@ class Managed {
   std::vector<bool> is_active_;  // by process: it allocated managed memory
   size_t active_processes_ = 0;
   Unpaid unpaid_;
-  int64_t freed_bytes_ = 0;  // since the last figure, which may say that the driver keeps them
+  int64_t freed_bytes_ = 0;  // since the last figure; the driver may keep them
   int64_t last_figure_ns_ = INT64_MIN;
 };
 

@@ -6,16 +6,12 @@
 #include <iterator>
 #include <utility>
 
-#include "resolve/price/arrays.h"
 #include "resolve/price/book.h"
 #include "resolve/price/call_set.h"
 #include "resolve/price/checkpoints.h"
 #include "resolve/price/figures.h"
-#include "resolve/price/kept.h"
 #include "resolve/price/left_over.h"
 #include "resolve/price/managed.h"
-#include "resolve/price/moving.h"
-#include "resolve/price/others.h"
 #include "resolve/price/results.h"
 #include "resolve/price/series.h"
 #include "resolve/price/unexplained.h"
@@ -26,7 +22,7 @@ namespace {
 using format::Part;
 using Kind = ImplicitCall::Kind;
 
-// What happens at one time does so in this order.
+// Events with the same time are handled in this order.
 enum class What : uint8_t {
   kMove,
   kManaged,
@@ -54,7 +50,7 @@ const ImplicitCall* EndOfPrimary(const CallSet& calls) {
   return end == calls.end() ? nullptr : &calls.call(*end);
 }
 
-// Whether the context that ended had it besides its own: code, stack, heap, streams.
+// Whether the ended context had memory of that part besides its own: code, stack, heap, streams.
 bool IsOwnOf(const ImplicitCall& end, const Counter& counter) {
   return counter.context == end.context && IsDriverPart(counter.part) &&
          counter.part != Part::kContext;
@@ -130,7 +126,7 @@ class Pricer {
   int64_t TakeFromDriver(uint32_t process, const When& when, int64_t bytes);
   void AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken);
   void EndRow(uint32_t row, const When& when);
-  // What else moved memory than explicit calls, and is known.
+  // Known moves of memory other than by explicit calls.
   void NoteHidden(int64_t time_ns, int64_t bytes) {
     if (bytes == 0)
       return;
@@ -149,7 +145,7 @@ class Pricer {
   const Series series_;
   std::vector<ArrayPrice> arrays_;
   std::vector<int64_t> bytes_;  // of each explicit call, arrays at their prices
-  std::vector<int64_t> moved_;  // before each of them
+  std::vector<int64_t> moved_;  // sums before each of them
   Book book_;
   Managed managed_;
   Figures figures_;
@@ -160,7 +156,7 @@ class Pricer {
   std::vector<uint32_t> live_contexts_;  // by process
   LeftOver left_over_;
   Moving moving_;
-  std::vector<uint32_t> before_;                     // by process: the row of what it had before
+  std::vector<uint32_t> before_;  // by process: the row of its memory from before recording
   std::vector<std::pair<int64_t, int64_t>> hidden_;  // time, bytes
   size_t checkpoints_seen_ = 0;
   std::vector<Unsettled> unsettled_;
@@ -194,7 +190,7 @@ std::vector<Entry> Pricer::InOrder() const {
   return entries;
 }
 
-// Contexts that neither a reading nor a figure of NVML's has a price for.
+// Counts contexts that have no price from readings or NVML's figures.
 uint64_t Pricer::CountUnknownContexts() const {
   const auto has_row = [&](uint32_t process) {
     return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
@@ -257,7 +253,7 @@ void Pricer::NoteCheckpoints() {
     const int64_t total = book_.WithRm(change.process);
     NoteHidden(change.when.time_ns, change.leaves ? -total : total);
     if (change.leaves) {
-      figures_.OnLeft(change.process);  // what comes back may be less
+      figures_.OnLeft(change.process);  // less memory may come back
       unexplained_.OnReason(change.when);
     } else {
       left_over_.OnRestore(change.process, change.when);
@@ -265,7 +261,7 @@ void Pricer::NoteCheckpoints() {
   }
 }
 
-// What calls took is known from the reading behind them on.
+// The memory of calls is known from the reading after them on.
 void Pricer::NoteUnsettled() {
   for (const Interval& interval : series_.intervals) {
     const int64_t end_ns = interval.until.time_ns;
@@ -278,12 +274,12 @@ void Pricer::NoteUnsettled() {
       unsettled_.push_back({begin_ns, end_ns});
   }
   for (const uint32_t call : series_.unpriced) {
-    // A sample tells what the kernel module keeps for it: see Kept.
+    // A sample shows what the kernel module keeps for it: see Kept.
     if (input_.calls[call].kind == Kind::kInit)
       continue;
     const When& when = series_.calls[call];
     const std::optional<When>& end = input_.processes[input_.calls[call].process].end;
-    // The next figures are counted from one that has it.
+    // A later base figure includes it.
     const auto next = std::partition_point(
         series_.intervals.begin(), series_.intervals.end(),
         [&](const Interval& interval) { return interval.from_begin_ns < when.end_ns; });
@@ -298,7 +294,7 @@ void Pricer::NoteUnsettled() {
   figures_.Prepare();
 }
 
-// ---- what is known
+// ---- known changes
 
 void Pricer::OnMove(size_t number) {
   const Move& move = input_.moves[number];
@@ -400,7 +396,7 @@ int64_t Pricer::KnownIn(int64_t from_ns, int64_t to_ns) const {
   return bytes;
 }
 
-// ---- other processes, and what was there before
+// ---- other processes, and memory from before recording
 
 void Pricer::OnSample(size_t number) {
   const DeviceSample& sample = input_.samples[number];
@@ -447,13 +443,13 @@ void Pricer::OnFigure(size_t number) {
   NoteCheckpoints();
   const int64_t managed_bytes = managed_.used_bytes();
   figures_.OnFigure(number, checkpoints_.IsCheckpointed(process));
-  // The figure gave a row of calls what looked like pages. Pages that came later, and were more
-  // than managed memory could have with these, are unexplained until now.
+  // The figure moved bytes that looked like pages to a row of calls. Later pages exceeded what
+  // managed memory could then have, and counted as unexplained.
   const int64_t fewer_bytes = managed_bytes - managed_.used_bytes();
   unexplained_.MoveToManaged(std::min(fewer_bytes, managed_.RoomBytes()), &managed_);
 }
 
-// Returns what of the bytes, which no row has at that figure, the kernel module keeps.
+// Returns how many of the bytes without a row at that figure the kernel module keeps.
 int64_t Pricer::GiveToKept(const When& figure, int64_t bytes) {
   int64_t given = 0;
   for (const StepRef& ref : kept_.OnQuiet(figure, bytes)) {
@@ -464,8 +460,7 @@ int64_t Pricer::GiveToKept(const When& figure, int64_t bytes) {
   return given;
 }
 
-// Calls wait for the reading that says what they took, or which of a reading and the sample came
-// first is not known.
+// Calls are unpriced until the next reading, or the order of a reading and the sample is unknown.
 bool Pricer::IsUnsettled(const When& sample) const {
   const int64_t from_ns = sample.begin_ns - kClockErrorNs;
   const int64_t to_ns = sample.end_ns + kClockErrorNs;
@@ -476,8 +471,8 @@ bool Pricer::IsUnsettled(const When& sample) const {
          (reading != input_.readings.end() && reading->when.begin_ns <= to_ns);
 }
 
-// NVML's figure of a process that began late, less what is known of it, is what it had before.
-// While it was not known, all of the device's figure was somebody else's.
+// A process that began late had before: NVML's process figure less its known memory. Until then,
+// that memory counted as other processes'.
 void Pricer::OnLateStart(const LateStart& start) {
   const When when{start.time_ns, start.time_ns, start.time_ns};
   const int64_t figure = input_.figures[start.figure].used_bytes;
@@ -497,7 +492,7 @@ void Pricer::OnLateStart(const LateStart& start) {
   others_.Change(when, std::max<int64_t>(0, left) - others);
 }
 
-// ---- what calls took between two figures
+// ---- memory of calls between two figures
 
 void Pricer::OnInterval(const Interval& interval) {
   const int64_t to_ns = interval.until.time_ns;
@@ -507,36 +502,36 @@ void Pricer::OnInterval(const Interval& interval) {
   int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
   const Managed::Unpaid unpaid = managed_.TakeUnpaid();
   if (calls.empty()) {
-    // Somebody else's move would look the same.
+    // Another process's move would look the same.
     if (!managed_.IsUsed() || others_.are_listed() || figures_.HasOthers(INT64_MIN))
       return;
     const int64_t moved = managed_.OnFigure(interval.until, bytes);
     NoteHidden(to_ns, moved);
-    // It was the UVM driver's: rows of calls have had as much too much.
+    // It was the UVM driver's: rows of calls have that much too much.
     if (unpaid.bytes > 0 && moved - bytes == unpaid.bytes)
       NoteHidden(to_ns, -TakeFromDriver(unpaid.process, interval.until, unpaid.bytes));
     return;
   }
-  // On a GPU that a process initialises and does not use, it has no context.
+  // A process has no context on a GPU that it initializes but does not use.
   if (calls.All([](const ImplicitCall& call) { return call.kind == Kind::kInit; }))
     bytes -= GiveToKept(interval.until, bytes);
   if (bytes != 0 || calls.Has(Kind::kContextCreate))
     Assign(interval, calls, bytes);
 }
 
-// Kernels that touch managed memory may run while calls load their code: until NVML's figure of the
-// process tells, what looks like the UVM driver's steps is taken to be its own.
+// Kernels may touch managed memory while calls load their code. Until NVML's process figure shows
+// more, growth that looks like the UVM driver's steps counts as its own.
 int64_t Pricer::TouchedBy(const CallSet& calls, const When& when, int64_t bytes) {
   const bool may_move = calls.Has(Part::kUvmDriver);
   const bool only_moves = calls.AreAll(Part::kUvmDriver);
   const bool may_touch = may_move || calls.All([](const ImplicitCall& call) {
     return call.part == Part::kLaunch || call.part == Part::kGraphs || call.part == Part::kCode;
   });
-  // Calls that give nothing back, and ends of contexts that take nothing: it is of what was freed.
+  // These calls free nothing and allocate nothing, so the bytes are from freed managed memory.
   const bool cannot = calls.All([&](const ImplicitCall& call) {
     return bytes < 0 ? call.only_takes : call.kind == Kind::kContextDestroy;
   });
-  // It was on the host, or the driver keeps its chunks: no call takes just as much.
+  // The memory was on the host, or the driver keeps its chunks: no call takes exactly as much.
   const bool is_what_was_freed = bytes > 0 && bytes == managed_.freed_bytes();
   const bool is_known = cannot || may_move || is_what_was_freed;
   if (!managed_.IsUsed() ||
@@ -549,9 +544,9 @@ int64_t Pricer::TouchedBy(const CallSet& calls, const When& when, int64_t bytes)
   return touched;
 }
 
-// The end of a primary context frees its managed memory: how much of that was resident is a guess.
-// Where the guess is wrong, the context's own memory went first, and managed memory is the rest of
-// what went. `bytes`: the growth besides the guess. Returns by how much the guess was too high.
+// The end of a primary context frees its managed memory, whose resident part is estimated. If the
+// estimate is wrong, the context's own memory is freed first, and managed memory is the rest.
+// `bytes`: the growth without the estimate. Returns by how much the estimate was too high.
 int64_t Pricer::OverfreedBy(const CallSet& calls, int64_t bytes) const {
   const ImplicitCall* const end = EndOfPrimary(calls);
   const auto takes_nothing = [](const ImplicitCall& call) {
@@ -570,7 +565,8 @@ int64_t Pricer::OverfreedBy(const CallSet& calls, int64_t bytes) const {
 void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t bytes) {
   const CallSet takers = calls.ThatMayTake();
   const uint32_t process = takers.last().process;
-  // What sinks may have been too high since the base: samples from there on are not judged by it.
+  // A decreasing row may have been too high since the base, so samples from there on are not
+  // compared with it.
   When when{INT64_MIN, bytes < 0 ? interval.from_begin_ns : INT64_MAX, INT64_MIN};
   bool only_take = true;
   for (const uint32_t call : calls) {
@@ -579,7 +575,7 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
     when.end_ns = std::max(when.end_ns, series_.calls[call].end_ns);
     only_take = only_take && input_.calls[call].only_takes;
   }
-  // A kernel may touch pages until the figure that shows them.
+  // A kernel may touch pages until a figure shows them.
   const When until{when.time_ns, when.begin_ns, std::max(when.end_ns, interval.until.end_ns)};
   if (const int64_t overfreed = OverfreedBy(calls, bytes); overfreed > 0) {
     const int64_t corrected = managed_.OnCalls(until, overfreed);
@@ -587,7 +583,7 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
     bytes -= corrected;
   }
   bytes -= TouchedBy(bytes > 0 ? takers : calls, until, bytes);
-  // Moves of pages take nothing that is in the figure of a process.
+  // Moves of pages are in no process figure.
   if (bytes == 0 && calls.AreAll(Part::kUvmDriver))
     return;
   Estimate estimate;
@@ -602,7 +598,7 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
   estimate.sank = bytes <= 0 && (only_take || taken < -bytes);
   if (!only_take && others_.are_listed())
     AddCandidates(calls, when, &estimate.taken);
-  // What shrinks by itself is as large as its rows say.
+  // Memory that only shrinks is as large as its rows.
   if (bytes <= 0 && !estimate.sank && !figures_.IsShared(INT64_MIN))
     return;
   const Part part = takers.JointPart();
@@ -616,7 +612,7 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
     ShareOut(calls, row, estimate);
 }
 
-// Rows of no bytes for the other processes whose calls these are: their figures may say more.
+// Rows of 0 bytes for the other processes of these calls: their figures may add bytes.
 void Pricer::ShareOut(const CallSet& calls, uint32_t holder, const Estimate& estimate) {
   std::vector<uint32_t> processes{book_.row(holder).account};
   for (const uint32_t first : calls) {
@@ -635,8 +631,8 @@ void Pricer::ShareOut(const CallSet& calls, uint32_t holder, const Estimate& est
   }
 }
 
-// Memory that went back: first from rows of the same parts, or of the context that ended, then from
-// any other driver-owned row, newest first, the context last.
+// Takes freed memory from rows: first of the same parts or of the ended context, then of any other
+// driver part, newest first, the context last.
 std::vector<StepRef> Pricer::TakeBack(const CallSet& calls, const When& when, int64_t bytes) {
   const uint32_t process = calls.last().process;
   std::vector<StepRef> taken;
@@ -653,7 +649,7 @@ std::vector<StepRef> Pricer::TakeBack(const CallSet& calls, const When& when, in
   return taken;
 }
 
-// The newest first. Returns how much.
+// Takes from the newest rows first. Returns the bytes taken.
 template <class Matches>
 int64_t Pricer::TakeFromRows(uint32_t process,
                              const When& when,
@@ -683,8 +679,8 @@ int64_t Pricer::TakeFromDriver(uint32_t process, const When& when, int64_t bytes
              process, when, bytes - of_calls, [](const Counter&) { return true; }, &taken);
 }
 
-// What others took meanwhile may hide that calls gave memory back: steps of no bytes in rows that
-// it can have come from, for figures to correct.
+// Others' allocations may hide that calls freed memory. Adds steps of 0 bytes to rows that may have
+// freed it; figures correct them.
 void Pricer::AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken) {
   constexpr size_t kMost = 16;
   const uint32_t process = calls.last().process;

@@ -321,7 +321,7 @@ TEST_F(PriceTest, WithoutAReadingBehindItACallIsNotSettled) {
   EXPECT_EQ(prices.unsettled[1].end_ns, kNever);
 }
 
-// As where another thread allocates while the reading is taken that each call has behind it.
+// As if another thread allocates during the reading after each call.
 TEST_F(PriceTest, WhatHappensLongAfterACallIsNotItsDoing) {
   Context();
   device_.Reading(510);
@@ -329,7 +329,7 @@ TEST_F(PriceTest, WhatHappensLongAfterACallIsNotItsDoing) {
   device_.Module("m");
   device_.At(device_.now_ns() + 5'000'000);
   device_.Sample(512);
-  // Somebody else gives 100 MiB back.
+  // Another process frees 100 MiB.
   device_.At(device_.now_ns() + 1'000'000'000);
   device_.Reading(412);
   EXPECT_THAT(device_.Rows(),
@@ -579,7 +579,7 @@ TEST_F(PriceTest, TheNextProcessBeginsAnew) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
-// No sample may have been taken between them: the readings go on.
+// No sample between them is needed: the readings continue.
 TEST_F(PriceTest, ReadingsGoOnOverTheEndOfAProcess) {
   Context();
   device_.Moved(20);
@@ -631,8 +631,8 @@ TEST_F(PriceTest, WhatAPoolGaveBackIsNotMissingUntilAThreadReadsIt) {
   EXPECT_THAT(device_.Prices().missing, IsEmpty());
 }
 
-// A process initialises the driver for all GPUs: on one that it does not use it has no context,
-// whoever's reading tells.
+// A process initializes the driver for all GPUs. On one that it does not use it has no context,
+// whichever process's reading shows it.
 TEST_F(PriceTest, InitAloneIsTheKernelModulesOnAGpuThatOthersUse) {
   Context();
   device_.AddProcess();
@@ -645,8 +645,8 @@ TEST_F(PriceTest, InitAloneIsTheKernelModulesOnAGpuThatOthersUse) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
-// One that lives shorter than the memory of the one before may stay: a sample behind that one's end
-// is the only one there is.
+// A process that lives shorter than the memory of the one before: the only sample is after the
+// earlier one's end.
 TEST_F(PriceTest, AShortProcessBehindAnotherIsPriced) {
   constexpr int64_t kEndsWithinNs = 100 * DeviceBuilder::kStepNs;
   Context();

@@ -41,7 +41,7 @@ void Results::CollectSteps() {
                    [](const Step& a, const Step& b) { return a.when.time_ns < b.when.time_ns; });
 }
 
-// All changes in order. What a process has while it is checkpointed is not on the device.
+// All changes in order. A checkpointed process has no memory on the device.
 void Results::Replay() {
   struct Account {
     int64_t bytes = 0;
@@ -86,7 +86,7 @@ void Results::Replay() {
   };
   const auto change = [&](uint32_t process, const When& when, int64_t bytes) {
     if (process < accounts.size() && accounts[process].is_checkpointed) {
-      // A call that waits until the memory is back moves it then.
+      // A call that waits for the restore moves its memory then.
       return move(when, bytes);
     }
     device += bytes;
@@ -113,7 +113,7 @@ void Results::Replay() {
             (part == Part::kRmInternal ? account.rm_bytes : account.bytes) += step.bytes;
           account.driver_bytes += IsDriverPart(part) ? step.bytes : 0;
         }
-        // Samples themselves say what others have.
+        // The others' memory comes from the samples themselves.
         if (part == Part::kOtherProcesses && step.when.begin_ns == step.when.end_ns)
           device += step.bytes;
         else
@@ -140,7 +140,7 @@ void Results::Replay() {
         const ImplicitCall& call = input_.calls[entry.number];
         if (call.process >= accounts.size())
           break;
-        // What a context gives back at its end, a sample behind it tells, if there is one.
+        // A sample after a context's end shows how much it freed.
         const Account& account = accounts[call.process];
         const int64_t bytes = account.driver_bytes + (call.reallocates ? 0 : account.rm_bytes);
         transits_.push_back({series_.calls[entry.number], -bytes, true, kNone});
@@ -158,7 +158,7 @@ void Results::Replay() {
       }
     }
   }
-  // RM-internal memory is in no process's account, which is not on the device meanwhile.
+  // RM-internal memory has no process account, so it is not off the device with one.
   out_->steps.insert(out_->steps.end(), rm_steps.begin(), rm_steps.end());
   if (!rm_steps.empty())
     std::stable_sort(out_->steps.begin(), out_->steps.end(),
@@ -192,7 +192,7 @@ void Results::CompareFigures() {
     std::erase_if(under_way, [&](const Transit* transit) {
       return transit->when.end_ns <= when.begin_ns - kClockErrorNs;
     });
-    // Of whose process the call was does not matter: the interval is wide enough either way.
+    // The process of the call does not matter: the interval covers both cases.
     for (const Transit* transit : under_way) {
       if (transit->when.begin_ns >= when.end_ns + kClockErrorNs ||
           (transit->process != kNone && transit->process != figure.process) ||

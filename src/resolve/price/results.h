@@ -12,8 +12,8 @@
 
 namespace vramscope::resolve::price {
 
-// Once everything has its price: counters, steps, and the ledger at each of NVML's figures. `bytes`
-// are those of the explicit calls.
+// After all prices: makes counters and steps, and compares the ledger with each NVML figure.
+// `bytes` are those of the explicit calls.
 class Results {
  public:
   Results(const DeviceInput& input,
@@ -32,14 +32,14 @@ class Results {
   void Fill(DevicePrices* out);
 
  private:
-  // What may have moved at any moment of a call: samples before it stand without the bytes, later
-  // ones with them.
+  // Bytes that may have moved at any moment of a call. Samples before the call exclude them,
+  // samples after it include them.
   struct Transit {
     When when;
     int64_t bytes = 0;
-    bool only_less = false;    // memory that was given back and taken again
-    uint32_t process = kNone;  // its figures alone are compared with it; kNone: everybody's are
-    bool of_others = false;    // not recorded: the device's figures alone are
+    bool only_less = false;    // memory that was freed and allocated again
+    uint32_t process = kNone;  // applies to this process's figures only; kNone: to all
+    bool of_others = false;    // applies to the device's figures only
   };
   struct Figure {
     When when;

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Which figures of the device can be compared with each other, and what lies between them.
+// SPDX-License-Identifier: Apache-2.0 Finds figures of the device that can be compared, and the
+// calls between them.
 #include "resolve/price/series.h"
 
 #include <algorithm>
@@ -7,17 +7,15 @@
 #include <set>
 #include <utility>
 
-#include "resolve/price/spans.h"
-
 namespace vramscope::resolve::price {
 namespace {
 
-// Making a context takes a tenth of a second as a rule.
+// Making a context usually takes a tenth of a second.
 constexpr int64_t kLongestContextNs = 2'000'000'000;
-// A reading comes right behind its call, unless other threads are busy.
+// A reading usually follows its call at once, unless other threads are busy.
 constexpr int64_t kLateReadingNs = 50'000'000;
 
-// A figure that the changes after it are counted from.
+// A figure from which later changes are counted.
 struct Base {
   int64_t time_ns = 0;
   int64_t begin_ns = 0;
@@ -58,7 +56,7 @@ class SeriesMaker {
  private:
   struct Period {
     int64_t begin_ns;
-    int64_t counted_ns;  // the first call is behind it
+    int64_t counted_ns;  // before the first counted call
     int64_t end_ns;
   };
 
@@ -85,7 +83,7 @@ class SeriesMaker {
                          [](int64_t ns, const Move& move) { return ns < move.when.time_ns; });
     return moved_[static_cast<size_t>(after - input_.moves.begin())];
   }
-  // The first event of each process that uses the device, and the last but its end.
+  // The first event of each process that uses the device, and the last one before its end.
   struct Presence {
     int64_t first_ns = kNever;
     int64_t counted_ns = kNever;
@@ -109,15 +107,15 @@ class SeriesMaker {
   Spans calling_;                // calls of any kind, ends of processes with a context
   Spans moving_;                 // explicit ones that moved memory, and ends
   Spans unpriced_;               // implicit calls, ends, checkpoints
-  Spans uncertain_;              // these, and what made or freed arrays
-  Spans uncertain_but_ends_;     // these, with ends that last until they are seen
+  Spans uncertain_;              // these, and calls that made or freed arrays
+  Spans uncertain_but_ends_;     // these, with ends extended until they are noticed
   Spans paged_;                  // while managed memory is live
   std::vector<bool> resets_;     // by sample: intervals begin anew at it
   std::vector<int64_t> moved_;   // by explicit calls, before each of them
   std::vector<bool> tails_;      // of the intervals, those whose reading is not clear
 };
 
-// A context that the driver made by itself: the next reading of its process is behind it.
+// A context that the driver made implicitly ends before the next reading of its process.
 void SeriesMaker::EndOpenCalls() {
   for (const ImplicitCall& call : input_.calls) {
     When when = call.when;
@@ -145,7 +143,7 @@ void SeriesMaker::FindLateStarts() {
     const int64_t late_ns = input_.processes[process].late_ns;
     if (late_ns == kNever)
       continue;
-    // The last figure before that was known, else the first one after.
+    // The last figure before that was known, otherwise the first one after it.
     std::optional<size_t> figure;
     for (size_t i = 0; i < input_.figures.size(); ++i) {
       if (input_.figures[i].process != process)
@@ -190,7 +188,7 @@ void SeriesMaker::FindPeriods() {
     note(reading.process, reading.when);
   for (const LateStart& start : out_.late_starts)
     note(start.process, {start.time_ns, start.time_ns, start.time_ns});
-  // cuInit is called for all GPUs: it is of those that the process then uses.
+  // cuInit has no GPU; it counts for those that the process then uses.
   for (size_t i = 0; i < input_.calls.size(); ++i) {
     const uint32_t process = input_.calls[i].process;
     if (is_init(input_.calls[i]) && process < presences_.size() &&
@@ -223,7 +221,7 @@ void SeriesMaker::FindPeriods() {
     const auto period = is_first ? after : std::prev(after);
     out_.counted.push_back(!is_first && sample.when.time_ns >= period->counted_ns &&
                            sample.when.time_ns <= period->end_ns);
-    // So close to a call that it may have been taken during it, the one before says more.
+    // This sample is so close to a call that it may be from within it; the one before is better.
     const bool may_be_during = after != periods_.end() &&
                                after->begin_ns < sample.when.end_ns + kClockErrorNs &&
                                !out_.baseline.empty() && out_.baseline.back();
@@ -231,7 +229,7 @@ void SeriesMaker::FindPeriods() {
   }
 }
 
-// Pages of managed memory move by themselves.
+// Pages of managed memory move without calls.
 void SeriesMaker::CollectPaged() {
   size_t live = 0;
   int64_t from_ns = kNever;
@@ -277,7 +275,7 @@ void SeriesMaker::CollectSpans() {
       spans->Add(call.when.begin_ns, call.when.end_ns);
   }
   Spans calls = calling_;
-  // The driver takes a process's memory back once it calls no more.
+  // The driver frees a process's memory after its last call.
   for (size_t process = 0; process < presences_.size(); ++process) {
     const std::optional<When>& end = input_.processes[process].end;
     if (!end || presences_[process].first_ns == kNever)
@@ -304,13 +302,13 @@ void SeriesMaker::CollectSpans() {
   }
 }
 
-// NVML's figure and the driver's differ by a constant at most. Each sample in a quiet moment says
-// by how much, beside the readings next to it; most of them are right, also beside processes that
-// nobody records. One alone that sees a difference may have been stamped at a moment that it is not
-// of: where the machine is busy, by more than clocks differ.
+// NVML's figure and the driver's differ by at most a constant. Each sample at a quiet moment,
+// compared with the nearest readings, gives a value of the constant. Most are right, even beside
+// unrecorded processes. A single sample with a difference may have a wrong time stamp: on a busy
+// machine, it can be off by more than the clocks.
 void SeriesMaker::FindOffset() {
   struct Votes {
-    std::set<size_t> readings;  // that say so
+    std::set<size_t> readings;  // that vote for it
     std::set<size_t> samples;
   };
   std::map<int64_t, Votes> votes;  // by difference
@@ -356,8 +354,8 @@ void SeriesMaker::FindOffset() {
       most = count;
     }
   }
-  // Beside others it may be memory of theirs, which came before a reading and went behind it, or
-  // came before two: a driver's constant would show in most readings, and in more than a few.
+  // With other processes, the difference may be their memory at one or two readings. A constant of
+  // the driver would show in most readings, and in more than a few.
   constexpr size_t kEnough = 4;
   const bool beside_others =
       std::any_of(input_.figures.begin(), input_.figures.end(), [](const ProcessSample& figure) {
@@ -389,7 +387,7 @@ void SeriesMaker::MakeIntervals() {
 
   std::optional<Base> base;
   auto reset = resets.begin();
-  size_t tail = input_.readings.size();  // the last one since the base that is nearly clear
+  size_t tail = input_.readings.size();  // the last nearly clear one since the base
   const auto close = [&](size_t number, bool clear) {
     const Reading& reading = input_.readings[number];
     if (base) {
@@ -418,8 +416,8 @@ void SeriesMaker::MakeIntervals() {
     close(tail, false);
 }
 
-// A clear reading overlaps no call: each call is in one interval. The last reading before a new
-// base, or before the end, may overlap implicit calls: then it prices them as far as it shows them.
+// A clear reading overlaps no call, so each call is in one interval. The last reading before a new
+// base, or before the end, may overlap implicit calls. It then prices the part that it shows.
 void SeriesMaker::PlaceCalls() {
   std::vector<Interval>& intervals = out_.intervals;
   for (uint32_t i = 0; i < out_.calls.size(); ++i) {
@@ -437,11 +435,11 @@ void SeriesMaker::PlaceCalls() {
   }
 }
 
-// Calls have no clear reading where others moved memory, or a process ended, meanwhile. A sample in
-// a quiet moment behind them says what they took, if figures of NVML and of the driver can be
-// compared. Without one, the next best is a sample that is off by what is being moved, or one
-// behind the end of a process, whose memory is gone as a rule. What the end of a context leaves is
-// not theirs.
+// Calls have no clear reading if others moved memory, or a process ended, meanwhile. A sample at a
+// quiet moment after the calls gives their memory, if NVML's and the driver's figures can be
+// compared. Otherwise the next best is a sample that is wrong by the bytes being moved, or one
+// after the end of a process, whose memory is usually freed by then. Memory left by the end of a
+// context does not belong to the calls.
 void SeriesMaker::CloseBySamples(const Spans& not_during) {
   std::vector<uint32_t> left;
   for (const uint32_t call : std::exchange(out_.unpriced, {})) {
@@ -488,8 +486,8 @@ void SeriesMaker::CloseBySamples(const Spans& not_during) {
       [](const Interval& a, const Interval& b) { return a.until.time_ns < b.until.time_ns; });
 }
 
-// A reading long after the calls that it prices shows what everybody did meanwhile: NVML's sample
-// in the first quiet moment behind them says more, where its difference from readings is known.
+// A reading long after its calls includes later changes of all processes. NVML's sample at the
+// first quiet moment after the calls is better, if its difference from readings is known.
 void SeriesMaker::CloseEarlier() {
   if (!out_.offset)
     return;
@@ -510,7 +508,7 @@ void SeriesMaker::CloseEarlier() {
             return sample.when.end_ns + kClockErrorNs < interval.until.begin_ns;
           });
       if (const auto sample = std::find_if(from, to, is_quiet); sample != to) {
-        // What is left of it has no calls.
+        // The rest of the interval has no calls.
         Interval rest = interval;
         rest.calls.clear();
         rest.from_ns = sample->when.time_ns;

@@ -10,7 +10,7 @@
 namespace vramscope::resolve::price {
 namespace {
 
-// Less than this is not worth a row: query/core/residual.h calls it small.
+// Smaller differences get no row; query/core/residual.h calls them small.
 int64_t Small(int64_t used_bytes) {
   return std::max(kNearlyNothing, used_bytes / 1000);
 }
@@ -21,7 +21,7 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
   std::vector<StepRef> steps;
   last_ns_ = sample.when.time_ns;
   const When since = agreed_.value_or(sample.when);
-  // What came without a cause may go without one.
+  // Memory that appeared without a cause may disappear without one.
   for (auto row = rows_.rbegin(); row != rows_.rend() && bytes < 0; ++row) {
     const int64_t back = std::min(-bytes, book_.row(*row).bytes);
     if (back <= 0)
@@ -42,7 +42,7 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
   }
   const Seen seen = *std::exchange(seen_, std::nullopt);
   agreed_ = sample.when;
-  // What was missing is back.
+  // Missing bytes are back.
   const int64_t found = std::min(std::max<int64_t>(bytes, 0), -missing_bytes_);
   missing_bytes_ += found;
   bytes -= found;
@@ -68,7 +68,7 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
 void Unexplained::OnReason(const When& when) {
   for (; !missing_.empty() && missing_.back().when.time_ns >= when.begin_ns; missing_.pop_back())
     missing_bytes_ -= missing_.back().bytes;
-  // Some of it may have been back.
+  // Some of it may have come back earlier.
   missing_bytes_ = std::min<int64_t>(missing_bytes_, 0);
   seen_.reset();
 }
@@ -85,8 +85,8 @@ void Unexplained::MoveToManaged(int64_t bytes, Managed* managed) {
   }
 }
 
-// A pool shrinks in a call of one thread, and another thread's reads first what it holds: samples
-// between the two have less than the rows say.
+// One thread's call shrinks a pool, and another thread's call reads the pool's size first: samples
+// between the two have less than the rows.
 bool Unexplained::IsMovedIn(int64_t bytes, int64_t from_ns, int64_t to_ns) const {
   const auto first =
       std::partition_point(input_.moves.begin(), input_.moves.end(),
@@ -99,7 +99,7 @@ bool Unexplained::IsMovedIn(int64_t bytes, int64_t from_ns, int64_t to_ns) const
 std::vector<Missing> Unexplained::TakeMissing() {
   if (missing_.empty())
     return {};
-  // The last may be told of where no two samples follow.
+  // The last difference may be reported without two samples after it.
   const Missing& last = missing_.back();
   const bool is_back = seen_ && seen_->bytes >= -last.bytes;
   const int64_t from_ns = is_back ? last.when.time_ns : std::max(last.when.time_ns, last_ns_);

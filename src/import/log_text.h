@@ -3,10 +3,18 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-// Times as logs write them. None of these functions accepts trailing text.
+// Parses fields and times of logs. None of the time functions accepts trailing text.
 namespace vramscope::imports {
+
+// The fields of a line of CSV (RFC 4180), without their quotes.
+std::vector<std::string> SplitCsv(std::string_view line);
+
+// Without blanks at both ends.
+std::string_view Trimmed(std::string_view text);
 
 struct WallTime {
   int64_t ns = 0;             // since 1970; a time without a zone counts as UTC
