@@ -10,6 +10,7 @@
 #include "resolve/price/call_set.h"
 #include "resolve/price/checkpoints.h"
 #include "resolve/price/figures.h"
+#include "resolve/price/freed_memory.h"
 #include "resolve/price/left_over.h"
 #include "resolve/price/managed.h"
 #include "resolve/price/results.h"
@@ -41,20 +42,6 @@ struct Entry {
   What what;
   size_t number;
 };
-
-// The call that ended a primary context, or null.
-const ImplicitCall* EndOfPrimary(const CallSet& calls) {
-  const auto end = std::find_if(calls.begin(), calls.end(), [&](uint32_t number) {
-    return calls.call(number).kind == Kind::kContextDestroy && calls.call(number).is_primary;
-  });
-  return end == calls.end() ? nullptr : &calls.call(*end);
-}
-
-// Whether the ended context had memory of that part besides its own: code, stack, heap, streams.
-bool IsOwnOf(const ImplicitCall& end, const Counter& counter) {
-  return counter.context == end.context && IsDriverPart(counter.part) &&
-         counter.part != Part::kContext;
-}
 
 class Pricer {
  public:
@@ -116,15 +103,6 @@ class Pricer {
   int64_t TouchedBy(const CallSet& calls, const When& when, int64_t bytes);
   int64_t OverfreedBy(const CallSet& calls, int64_t bytes) const;
   void ShareOut(const CallSet& calls, uint32_t holder, const Estimate& estimate);
-  std::vector<StepRef> TakeBack(const CallSet& calls, const When& when, int64_t bytes);
-  template <class Matches>
-  int64_t TakeFromRows(uint32_t process,
-                       const When& when,
-                       int64_t bytes,
-                       Matches matches,
-                       std::vector<StepRef>* taken);
-  int64_t TakeFromDriver(uint32_t process, const When& when, int64_t bytes);
-  void AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken);
   void EndRow(uint32_t row, const When& when);
   // Known moves of memory other than by explicit calls.
   void NoteHidden(int64_t time_ns, int64_t bytes) {
@@ -509,7 +487,7 @@ void Pricer::OnInterval(const Interval& interval) {
     NoteHidden(to_ns, moved);
     // It was the UVM driver's: rows of calls have that much too much.
     if (unpaid.bytes > 0 && moved - bytes == unpaid.bytes)
-      NoteHidden(to_ns, -TakeFromDriver(unpaid.process, interval.until, unpaid.bytes));
+      NoteHidden(to_ns, -TakeFromDriver(unpaid.process, interval.until, unpaid.bytes, &book_));
     return;
   }
   // A process has no context on a GPU that it initializes but does not use.
@@ -554,12 +532,7 @@ int64_t Pricer::OverfreedBy(const CallSet& calls, int64_t bytes) const {
   };
   if (end == nullptr || (bytes >= 0 && !calls.All(takes_nothing)))
     return 0;
-  int64_t own_bytes = 0;
-  for (const Book::Row& row : book_.rows()) {
-    if (row.account == end->process && IsOwnOf(*end, row.counter))
-      own_bytes += std::max<int64_t>(row.bytes, 0);
-  }
-  return std::min(managed_.freed_bytes(), own_bytes + bytes);
+  return std::min(managed_.freed_bytes(), OwnBytesOf(*end, book_) + bytes);
 }
 
 void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t bytes) {
@@ -591,13 +564,13 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
   estimate.end_ns = interval.until.time_ns;
   int64_t taken = 0;
   if (bytes < 0) {
-    estimate.taken = TakeBack(calls, when, -bytes);
+    estimate.taken = TakeFreed(calls, when, -bytes, &book_);
     for (const StepRef& ref : estimate.taken)
       taken -= book_.step(ref).bytes;
   }
   estimate.sank = bytes <= 0 && (only_take || taken < -bytes);
   if (!only_take && others_.are_listed())
-    AddCandidates(calls, when, &estimate.taken);
+    AddCandidates(calls, when, &book_, &estimate.taken);
   // Memory that only shrinks is as large as its rows.
   if (bytes <= 0 && !estimate.sank && !figures_.IsShared(INT64_MIN))
     return;
@@ -628,68 +601,6 @@ void Pricer::ShareOut(const CallSet& calls, uint32_t holder, const Estimate& est
     const uint32_t row = book_.Add(own.AsCounter(book_.row(holder).counter.part), process);
     share.own = book_.Change(row, book_.step(estimate.own).when, 0);
     figures_.OnPricedTogether(process, std::move(share), estimate.own);
-  }
-}
-
-// Takes freed memory from rows: first of the same parts or of the ended context, then of any other
-// driver part, newest first, the context last.
-std::vector<StepRef> Pricer::TakeBack(const CallSet& calls, const When& when, int64_t bytes) {
-  const uint32_t process = calls.last().process;
-  std::vector<StepRef> taken;
-  int64_t left = bytes;
-  const auto take = [&](auto matches) {
-    left -= TakeFromRows(process, when, left, matches, &taken);
-  };
-  if (const ImplicitCall* const end = EndOfPrimary(calls))
-    take([&](const Counter& counter) { return IsOwnOf(*end, counter); });
-  else
-    take([&](const Counter& counter) { return calls.Has(counter.part); });
-  take([](const Counter& counter) { return counter.part != Part::kContext; });
-  take([](const Counter&) { return true; });
-  return taken;
-}
-
-// Takes from the newest rows first. Returns the bytes taken.
-template <class Matches>
-int64_t Pricer::TakeFromRows(uint32_t process,
-                             const When& when,
-                             int64_t bytes,
-                             Matches matches,
-                             std::vector<StepRef>* taken) {
-  int64_t left = bytes;
-  for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && left > 0;) {
-    const Book::Row& row = book_.row(i);
-    if (row.account != process || !IsDriverPart(row.counter.part) || row.bytes <= 0 ||
-        !matches(row.counter))
-      continue;
-    const int64_t part = std::min(left, row.bytes);
-    taken->push_back(book_.Change(i, when, -part));
-    left -= part;
-  }
-  return bytes - left;
-}
-
-int64_t Pricer::TakeFromDriver(uint32_t process, const When& when, int64_t bytes) {
-  std::vector<StepRef> taken;
-  const int64_t of_calls = TakeFromRows(
-      process, when, bytes, [](const Counter& counter) { return counter.part != Part::kContext; },
-      &taken);
-  return of_calls +
-         TakeFromRows(
-             process, when, bytes - of_calls, [](const Counter&) { return true; }, &taken);
-}
-
-// Others' allocations may hide that calls freed memory. Adds steps of 0 bytes to rows that may have
-// freed it; figures correct them.
-void Pricer::AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken) {
-  constexpr size_t kMost = 16;
-  const uint32_t process = calls.last().process;
-  const size_t most = taken->size() + kMost;
-  for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && taken->size() < most;) {
-    const Book::Row& row = book_.row(i);
-    if (row.account == process && row.bytes > 0 && IsDriverPart(row.counter.part) &&
-        calls.Has(row.counter.part))
-      taken->push_back(book_.Change(i, when, 0));
   }
 }
 
