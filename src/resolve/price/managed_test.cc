@@ -218,6 +218,9 @@ TEST_F(ManagedTest, Figure_GivesALaunchWhatLookedLikePages_UnexplainedBytesBecom
   device_.Figure(520 + 194);
   EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 28), Pair(kContext, 520), Pair(kLaunch, 194),
                                           Pair("managed 0", 64), Pair("managed 1", 36)));
+  const DevicePrices prices = device_.Prices();
+  for (const Step& step : prices.steps)
+    EXPECT_NE(prices.counters[step.counter].part, Part::kUnexplained);
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 

@@ -79,7 +79,7 @@ void Unexplained::MoveToManaged(int64_t bytes, Managed* managed) {
     if (came.time_ns < managed->began_ns())
       return;
     const int64_t moved = std::min(bytes, book_.LowestFrom(*row, came.time_ns));
-    book_.CorrectAt(*row, came, -moved);
+    book_.Correct({*row, 0}, -moved);
     managed->Correct(came, moved);
     bytes -= moved;
   }
