@@ -26,8 +26,7 @@ def help_of(program, *words):
 
 def commands(program):
     """The subcommands, in the order of --help."""
-    listed = help_of(program).partition("\nSubcommands:\n")[2].partition("\n\n")[0]
-    names = re.findall(r"^  ([a-z]+)(?:  |$)", listed, re.MULTILINE)
+    names = re.findall(r"^  ([a-z]+)  ", help_of(program), re.MULTILINE)
     if not names:
         sys.exit(f"reference: {program} --help lists no subcommands")
     return names
@@ -81,9 +80,8 @@ def man_page(program):
 
 
 def markdown(docstring):
-    """Markdown of a docstring: `::` begins an indented example, and single backticks are names."""
-    text = re.sub(r"^::\n\n", "", inspect.cleandoc(docstring), flags=re.MULTILINE)
-    return re.sub(r"::$", ":", text, flags=re.MULTILINE).replace("``", "`").strip(":\n") + "\n"
+    """A docstring: `::` begins what is indented below it, and single backticks are names."""
+    return re.sub(r"::$", ":", inspect.cleandoc(docstring), flags=re.MULTILINE).replace("``", "`").strip(":\n") + "\n"
 
 
 def signature(value):

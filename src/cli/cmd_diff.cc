@@ -208,7 +208,7 @@ util::Result<int> ShowDiff(const DiffArguments& arguments) {
 
 void RegisterDiff(CLI::App& app, int* exit_code) {
   CLI::App* const command =
-      app.add_subcommand("diff", "What changed between two recordings, and why");
+      app.add_subcommand("diff", "Compare two recordings and explain the difference");
   auto arguments = std::make_shared<DiffArguments>();
   command
       ->add_option(

@@ -397,7 +397,7 @@ int Doctor() {
 
 void RegisterDoctor(CLI::App& app, int* exit_code) {
   CLI::App* const doctor =
-      app.add_subcommand("doctor", "Say what can be recorded on this machine, and what is missing");
+      app.add_subcommand("doctor", "Check what can be recorded on this machine");
   doctor->callback([exit_code] { *exit_code = Doctor(); });
 }
 

@@ -119,7 +119,7 @@ int PrintEnvironment(EnvOptions options) {
 
 void RegisterEnv(CLI::App& app, int* exit_code) {
   CLI::App* const env =
-      app.add_subcommand("env", "Print the variables that record without the launcher");
+      app.add_subcommand("env", "Print the variables that record a program without `run`");
   auto options = std::make_shared<EnvOptions>();
   env->add_option("-o", options->directory,
                   "Directory to record into (default: session-PID.vram.d)")

@@ -64,7 +64,7 @@ util::Status Export(const ExportArguments& arguments) {
 }  // namespace
 
 void RegisterExport(CLI::App& app, int* exit_code) {
-  CLI::App* const command = app.add_subcommand("export", "Write a recording for other tools");
+  CLI::App* const command = app.add_subcommand("export", "Write a recording for another tool");
   auto arguments = std::make_shared<ExportArguments>();
   command
       ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")

@@ -128,7 +128,7 @@ int FinishDirectory(const FinishOptions& options) {
 
 void RegisterFinish(CLI::App& app, int* exit_code) {
   CLI::App* const finish =
-      app.add_subcommand("finish", "Make one file of a recording that was not finished");
+      app.add_subcommand("finish", "Complete the recording of a program that was killed");
   auto options = std::make_shared<FinishOptions>();
   finish->add_option("DIR", options->directory, "NAME.vram.d, as `run` or `env` left it")
       ->required();

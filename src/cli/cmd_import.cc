@@ -207,7 +207,7 @@ util::Status RunImport(const ImportArguments& arguments) {
 
 void RegisterImport(CLI::App& app, int* exit_code) {
   CLI::App* const command =
-      app.add_subcommand("import", "Make a recording of another tool's log or trace");
+      app.add_subcommand("import", "Convert another tool's log or trace to a recording");
   auto arguments = std::make_shared<ImportArguments>();
   command
       ->add_option("FILE", arguments->path,

@@ -27,7 +27,7 @@ int ShowInfo(const std::string& path) {
 
 void RegisterInfo(CLI::App& app, int* exit_code) {
   CLI::App* const info =
-      app.add_subcommand("info", "What was recorded, how, and how far it can be trusted");
+      app.add_subcommand("info", "Show what was recorded, how, and what is missing");
   auto path = std::make_shared<std::string>();
   info->add_option("FILE", *path, "NAME.vram, or NAME.vram.d of an unfinished recording")
       ->required();

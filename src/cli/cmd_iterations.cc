@@ -98,7 +98,7 @@ util::Status ShowIterations(const IterationsArguments& arguments) {
 
 void RegisterIterations(CLI::App& app, int* exit_code) {
   CLI::App* const command =
-      app.add_subcommand("iterations", "Peak and use of each iteration of a training");
+      app.add_subcommand("iterations", "Show the peak of each training iteration");
   auto arguments = std::make_shared<IterationsArguments>();
   command
       ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")

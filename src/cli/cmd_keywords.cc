@@ -39,7 +39,7 @@ util::Status Keywords(const KeywordsArguments& arguments) {
 
 void RegisterKeywords(CLI::App& app, int* exit_code) {
   CLI::App* const command =
-      app.add_subcommand("keywords", "The keyword dictionaries that come with the program");
+      app.add_subcommand("keywords", "List the dictionaries for `report --keywords`");
   auto arguments = std::make_shared<KeywordsArguments>();
   command->add_option("ACTION", arguments->action, "list: their names; show: the text of one")
       ->required();

@@ -110,7 +110,7 @@ util::Result<int> ShowLeaks(const LeaksArguments& arguments) {
 
 void RegisterLeaks(CLI::App& app, int* exit_code) {
   CLI::App* const command =
-      app.add_subcommand("leaks", "What grows from iteration to iteration, and what nobody freed");
+      app.add_subcommand("leaks", "Show what grows from iteration to iteration");
   auto arguments = std::make_shared<LeaksArguments>();
   command
       ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")

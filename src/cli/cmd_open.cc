@@ -190,7 +190,7 @@ util::Status OpenPage(const std::string& file) {
 }  // namespace
 
 void RegisterOpen(CLI::App& app, int* exit_code) {
-  CLI::App* const open = app.add_subcommand("open", "The recording as a page, in the browser");
+  CLI::App* const open = app.add_subcommand("open", "Show a recording as a page in the browser");
   auto file = std::make_shared<std::string>();
   open->add_option("FILE", *file,
                    "NAME.vram, NAME.vram.d of an unfinished recording, or a directory with the "

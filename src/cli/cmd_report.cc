@@ -267,10 +267,10 @@ std::string TextOf(const ReportArguments& arguments,
     if (!line.empty())
       options.closing.push_back(line);
   }
-  if (!arguments.html.empty())
+  const bool has_page = !arguments.html.empty();
+  if (has_page)
     options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
-  else if (isatty(STDOUT_FILENO) != 0)
-    options.closing.push_back("Page:  vramscope open " + output::Printable(file, style.utf8));
+  options.next = output::NextLines(report, recording, query, {file, has_page, style.utf8});
   return output::FormatText(report, recording, query, options);
 }
 
@@ -357,7 +357,8 @@ util::Status ShowReports(const ReportArguments& arguments) {
 }  // namespace
 
 void RegisterReport(CLI::App& app, int* exit_code) {
-  CLI::App* const report = app.add_subcommand("report", "Who had the memory, at any instant");
+  CLI::App* const report =
+      app.add_subcommand("report", "Show what holds the memory, at the peak or any instant");
   auto arguments = std::make_shared<ReportArguments>();
   report
       ->add_option("FILE", arguments->files,

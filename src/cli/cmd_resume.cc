@@ -191,7 +191,7 @@ int RunResume(const ResumeOptions& options) {
 
 void RegisterResume(CLI::App& app, int* exit_code) {
   CLI::App* const resume =
-      app.add_subcommand("resume", "Continue a process that gave its device memory back");
+      app.add_subcommand("resume", "Continue a process that gave its GPU memory back");
   auto options = std::make_shared<ResumeOptions>();
   resume->add_option("PID", options->pid, "The process")->required()->check(CheckPid);
   resume->add_flag("--unverified", options->unverified,

@@ -348,7 +348,7 @@ int Run::Execute() {
 }  // namespace
 
 void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command) {
-  CLI::App* const run = app.add_subcommand("run", "Run a command and record its memory");
+  CLI::App* const run = app.add_subcommand("run", "Run a command and record its GPU memory");
   run->formatter(std::make_shared<RunFormatter>());
   auto options = std::make_shared<RunOptions>();
   options->command = std::move(command);

@@ -114,7 +114,7 @@ util::Status TakeSnapshot(const SnapshotArguments& arguments) {
 
 void RegisterSnapshot(CLI::App& app, int* exit_code) {
   CLI::App* const snapshot =
-      app.add_subcommand("snapshot", "Make a recording of a program that goes on");
+      app.add_subcommand("snapshot", "Copy the recording of a program that still runs");
   auto arguments = std::make_shared<SnapshotArguments>();
   snapshot
       ->add_option("PID|NAME", arguments->what,

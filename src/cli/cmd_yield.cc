@@ -251,7 +251,7 @@ int RunYield(const YieldOptions& options) {
 
 void RegisterYield(CLI::App& app, int* exit_code) {
   CLI::App* const yield =
-      app.add_subcommand("yield", "Have a process give all its device memory back, until `resume`");
+      app.add_subcommand("yield", "Make a process give back all its GPU memory");
   yield->footer(
       "The driver (570 or newer) moves the memory to the host, context included; the\n"
       "process's CUDA calls wait meanwhile. What it cannot move is found in the\n"

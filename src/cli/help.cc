@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cli/options.h"
 
@@ -9,20 +12,39 @@ namespace vramscope::cli {
 namespace {
 
 constexpr size_t kScreenColumns = 80;
-constexpr size_t kNameColumns = 30;
+constexpr size_t kOptionColumns = 30;
+constexpr size_t kCommandColumns = 14;
+
+// The commands of --help, by the question that they answer.
+struct CommandGroup {
+  std::string_view question;
+  std::vector<std::string_view> commands;
+};
+
+const std::vector<CommandGroup>& CommandGroups() {
+  static const std::vector<CommandGroup> groups = {
+      {"Record a program", {"run", "sample", "env", "snapshot", "finish"}},
+      {"What holds the memory?", {"report", "open", "plot", "keywords"}},
+      {"Does it grow? What changed?", {"iterations", "leaks", "diff"}},
+      {"Is the recording complete? What works here?", {"info", "doctor"}},
+      {"Work with other tools", {"import", "export"}},
+      {"Lend the GPU to another program", {"yield", "resume"}},
+  };
+  return groups;
+}
 
 // A name and, beside it, its text in lines that are broken at spaces.
-std::string Entry(const std::string& name, std::string_view text) {
+std::string Entry(const std::string& name, std::string_view text, size_t name_columns) {
   std::string out = "  " + name;
-  // A long name stands on a line of its own.
-  const std::string indent = "\n" + std::string(kNameColumns, ' ');
-  if (out.size() < kNameColumns)
-    out.append(kNameColumns - out.size(), ' ');
+  // A long name has a line of its own.
+  const std::string indent = "\n" + std::string(name_columns, ' ');
+  if (out.size() < name_columns)
+    out.append(name_columns - out.size(), ' ');
   else
     out += indent;
-  constexpr size_t kTextColumns = kScreenColumns - kNameColumns;
-  while (text.size() > kTextColumns) {
-    const size_t space = text.rfind(' ', kTextColumns);
+  const size_t text_columns = kScreenColumns - name_columns;
+  while (text.size() > text_columns) {
+    const size_t space = text.rfind(' ', text_columns);
     if (space == text.npos || space == 0)
       break;
     out.append(text.substr(0, space)).append(indent);
@@ -45,8 +67,19 @@ std::string HelpFormatter::make_help(const CLI::App* app,
   return text;
 }
 
-std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
-  return Entry(command->get_name(), command->get_description());
+std::string HelpFormatter::make_subcommands(const CLI::App* app, CLI::AppFormatMode) const {
+  std::string text;
+  if (app->get_subcommands([](const CLI::App*) { return true; }).empty())
+    return text;
+  for (const CommandGroup& group : CommandGroups()) {
+    const bool asks = group.question.ends_with("?");
+    text += fmt::format("{}{}{}\n", text.empty() ? "\n" : "", group.question, asks ? "" : ":");
+    for (const std::string_view name : group.commands) {
+      const CLI::App* const command = app->get_subcommand(std::string(name));
+      text += Entry(command->get_name(), command->get_description(), kCommandColumns);
+    }
+  }
+  return text;
 }
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
@@ -59,7 +92,7 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
   } else if (!value.empty()) {
     name += " " + value;
   }
-  return Entry(name, option->get_description());
+  return Entry(name, option->get_description(), kOptionColumns);
 }
 
 }  // namespace vramscope::cli

@@ -107,7 +107,7 @@ int ParseFailure(const CLI::App& app, const CLI::ParseError& error) {
 int Main(std::vector<std::string> words) {
   int exit_code = kExitOk;
   std::vector<std::string> command = TakeCommand(&words);
-  CLI::App app("Where GPU memory goes: every byte, by name, at any instant.", "vramscope");
+  CLI::App app("Shows where GPU memory goes: every byte, by name, at any instant.", "vramscope");
   app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION);
   app.add_flag_callback(
       "--include-dir", [] { throw CLI::CallForVersion(IncludeDirectory(), 0); },
@@ -138,8 +138,8 @@ int Main(std::vector<std::string> words) {
   RegisterDoctor(app, &exit_code);
   // Set before, it would be the commands' too.
   app.footer(
-      "`vramscope COMMAND --help` explains a command. Start with\n"
-      "  vramscope run -- python train.py");
+      "Start with `vramscope run -- python train.py`.\n"
+      "`vramscope COMMAND --help` explains a command.");
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them off the end
     app.parse(words);

@@ -41,7 +41,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_help(const CLI::App* app,
                         std::string name,
                         CLI::AppFormatMode mode) const override;
-  std::string make_subcommand(const CLI::App* command) const override;
+  std::string make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
 };
 

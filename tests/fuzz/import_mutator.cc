@@ -90,7 +90,7 @@ class Changes {
     return pieces_.size();
   }
 
-  // One or two adjacent pieces: a value, or its name as well.
+  // One or two things that stand side by side: a value, or its name too.
   std::pair<size_t, size_t> PickRange() {
     const size_t begin = Pick(Below(3) == 0 ? std::optional(Kind::kOpen) : std::nullopt);
     size_t end = EndOf(begin);
@@ -136,7 +136,7 @@ class Changes {
     Erase(begin, end);
   }
 
-  // Copies a piece to another place, or repeats it in place.
+  // Takes a copy of something somewhere else, or several times to where it stands.
   void Copy(bool moves) {
     const auto [begin, end] = PickRange();
     const Pieces range(pieces_.begin() + static_cast<ptrdiff_t>(begin),

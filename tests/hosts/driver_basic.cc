@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of allocation once, through dlopen and dlsym, and code that allocates memory
-// implicitly.
+// Every kind of allocation once, through dlopen and dlsym, and code that takes memory by itself.
 #include <cstdint>
 
 #include "cuda_driver.h"

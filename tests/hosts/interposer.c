@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another tool in LD_PRELOAD that interposes malloc and the functions that the probe interposes.
+// Another tool in LD_PRELOAD, which stands in front of what the probe stands in front of, and of
+// malloc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "output/names.h"
 #include "output/text/text_parts.h"
@@ -13,9 +14,88 @@
 namespace vramscope::output {
 namespace {
 
-constexpr size_t kMostAsleep = 3;  // categories of what has no device memory
+constexpr size_t kMostAsleep = 3;   // categories of what has no device memory
+constexpr size_t kAnswerParts = 3;  // that the answer names
+constexpr size_t kAnswerNameColumns = 40;
 
 }  // namespace
+
+std::string DeviceHeadline::Answer(const query::DeviceReport& device,
+                                   const LedgerTree& parts,
+                                   size_t gpus) const {
+  std::string text =
+      query_.at.kind == query::Instant::Kind::kPeak && !report_.sampled ? "Peak " : "";
+  text += util::FormatBytes(device.ledger_bytes);
+  if (device.kind == tables::DeviceKind::kGpu)
+    text += fmt::format(" on GPU {}", device.index);
+  else
+    text += device.kind == tables::DeviceKind::kCpu ? " of CPU tensors" : " of host memory";
+  if (gpus > 1)
+    text += fmt::format(", the fullest of {},", gpus);
+  text += AnswerInstant(device);
+  uint64_t left = device.ledger_bytes;
+  size_t named = 0;
+  for (const TreeLine& part : parts.Lines({})) {
+    if (part.depth > 0 || part.rest || named == kAnswerParts)
+      continue;
+    text += fmt::format("{}{} {}", named++ == 0 ? ": " : ", ",
+                        CutEnd(part.name, kAnswerNameColumns, out_.style()),
+                        util::FormatBytes(part.bytes));
+    text += PartOfModel(device, part);
+    left -= std::min(left, part.bytes);
+  }
+  if (named > 0 && left > 0)
+    text += ", other " + util::FormatBytes(left);
+  if (report_.block_bytes_with_place > 0) {
+    text += fmt::format(
+        "; {} of the tensors' bytes have a known layer or line",
+        ExactPercent(static_cast<int64_t>(report_.block_bytes_with_place), report_.block_bytes));
+  }
+  return text + ".";
+}
+
+std::string DeviceHeadline::AnswerInstant(const query::DeviceReport& device) const {
+  std::string text;
+  if (!tables::NoteOf(recording_, tables::kInstantNote).empty())
+    return text;
+  if (query_.at.kind == query::Instant::Kind::kEnd)
+    text = " at the end";
+  else if (query_.at.kind == query::Instant::Kind::kMark)
+    text = " at mark " + out_.Clean(query_.at.mark);
+  else
+    text = " at " + util::FormatDuration(device.at_ns - recording_.tables().session.begin_ns);
+  if (device.at_iteration)
+    text += fmt::format(", in iteration {}", *device.at_iteration);
+  return text;
+}
+
+// " (blocks.*)": the part of the model, by the first level of layers' names, that has most of the
+// category's bytes. Empty if none has.
+std::string DeviceHeadline::PartOfModel(const query::DeviceReport& device,
+                                        const TreeLine& category) const {
+  struct Part {
+    uint64_t bytes = 0;
+    bool has_layers = false;
+  };
+  std::map<std::string, Part> parts;
+  for (const query::ModuleEntry& layer : report_.top_modules) {
+    if (layer.device != device.device)
+      continue;
+    const size_t dot = layer.module.find('.');
+    for (const auto& [name, bytes] : layer.categories) {
+      if (name != category.name)
+        continue;
+      Part& part = parts[layer.module.substr(0, dot)];
+      part.bytes += bytes;
+      part.has_layers = part.has_layers || dot != std::string::npos;
+    }
+  }
+  for (const auto& [name, part] : parts) {
+    if (part.bytes > category.bytes / 2)
+      return fmt::format(" ({}{})", out_.Clean(name), part.has_layers ? ".*" : "");
+  }
+  return "";
+}
 
 void DeviceHeadline::Add(const query::DeviceReport& device) {
   std::string name;

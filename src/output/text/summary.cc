@@ -34,6 +34,32 @@ bool PeaksInTheLastIteration(const query::Report& report, const tables::Recordin
 
 }  // namespace
 
+std::vector<std::string> NextLines(const query::Report& report,
+                                   const tables::Recording& recording,
+                                   const query::ReportQuery& query,
+                                   const NextOptions& options) {
+  // Where nothing was allocated there is nothing to look at.
+  const bool any = std::any_of(report.devices.begin(), report.devices.end(),
+                               [](const auto& device) { return device.ledger_bytes > 0; });
+  if (!any)
+    return {};
+  std::vector<std::string> commands;
+  const std::string word = Printable(ShellWord(options.path), options.utf8);
+  if (report.sampled)
+    commands.push_back(fmt::format("plot {} --kind timeline -o timeline.svg", word));
+  else if (query.by.empty())
+    commands.push_back(fmt::format("report {} --by {}", word,
+                                   report.top_modules.empty() ? "line" : "module,category"));
+  if (PeaksInTheLastIteration(report, recording))
+    commands.push_back("leaks " + word);
+  if (!options.has_page)
+    commands.push_back("open " + word);
+  std::vector<std::string> lines;
+  for (const std::string& command : commands)
+    lines.push_back((lines.empty() ? "Next:  vramscope " : "       vramscope ") + command);
+  return lines;
+}
+
 std::string FormatRunSummary(const query::Report& report,
                              const tables::Recording& recording,
                              const SummaryOptions& options) {
@@ -47,20 +73,8 @@ std::string FormatRunSummary(const query::Report& report,
     text.closing.push_back(options.ranks);
   if (!options.html_path.empty())
     text.closing.push_back("Page:  " + clean(options.html_path));
-  const std::string word = clean(ShellWord(options.trace_path));
-  const char* const next = report.top_modules.empty() ? "line" : "module,category";
-  // Where nothing was allocated there is nothing to look at.
-  const bool any = std::any_of(report.devices.begin(), report.devices.end(),
-                               [](const auto& device) { return device.ledger_bytes > 0; });
-  if (any && report.sampled)
-    text.closing.push_back(
-        fmt::format("Next:  vramscope plot {} --kind timeline -o timeline.svg", word));
-  else if (any)
-    text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
-  if (any && PeaksInTheLastIteration(report, recording))
-    text.closing.push_back(fmt::format("       vramscope leaks {}", word));
-  if (any && options.html_path.empty())
-    text.closing.push_back(fmt::format("       vramscope open {}", word));
+  text.next = NextLines(report, recording, {},
+                        {options.trace_path, !options.html_path.empty(), options.utf8});
   return FormatText(report, recording, {}, text);
 }
 

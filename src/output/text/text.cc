@@ -43,6 +43,8 @@ constexpr size_t kCachedLines = 5;
 constexpr uint64_t kFreeShare = 10;  // free bytes below a tenth of all need no explanation
 constexpr double kSmallestDevice = 1.0 / 64;
 constexpr size_t kMostStacks = 10;
+// After so many lines the answer has left the screen, or soon will.
+constexpr size_t kFarFromTheAnswer = 20;
 
 // The entries that each section shows; 0: it is not there.
 struct Plan {
@@ -97,7 +99,9 @@ class TextReport {
   double DeviceWeight(size_t device) const;
   Plan MakePlan(size_t fixed) const;
 
-  void AddTitle();
+  // Of the device that the program uses most; empty where there is nothing to answer.
+  std::string Answer() const;
+  void AddTitle(const std::string& answer);
   void AddDevice(size_t index, const Plan& plan);
   std::string TreeHead() const;
   // True if no screen limits the text: it goes to a file, or --top gives the limit.
@@ -267,9 +271,30 @@ Plan TextReport::MakePlan(size_t fixed) const {
   return plan;
 }
 
-void TextReport::AddTitle() {
+std::string TextReport::Answer() const {
+  if (!query_.by.empty() || !query_.SelectsWholeDevices())
+    return "";
+  size_t main = devices_.size();
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const bool is_first = main == devices_.size();
+    const bool is_gpu = devices_[i]->kind == tables::DeviceKind::kGpu;
+    const bool main_is_gpu = !is_first && devices_[main]->kind == tables::DeviceKind::kGpu;
+    if (is_first || (is_gpu && !main_is_gpu) ||
+        (is_gpu == main_is_gpu && devices_[i]->ledger_bytes > devices_[main]->ledger_bytes))
+      main = i;
+  }
+  if (main == devices_.size() || devices_[main]->ledger_bytes == 0)
+    return "";
+  return headline_.Answer(*devices_[main], HasCategories(main) ? categories_[main] : trees_[main],
+                          gpus_.size());
+}
+
+void TextReport::AddTitle(const std::string& answer) {
   const tables::Session& session = recording_.tables().session;
-  out_.AddCut(out_.Clean(RecordedCommand(recording_)), Ink::kBold);
+  out_.AddWrapped(answer, Ink::kBold);
+  for (const std::string& line : EndLines(recording_))
+    out_.AddCut(line, Ink::kWarning);
+  out_.AddCut(out_.Clean(RecordedCommand(recording_)), answer.empty() ? Ink::kBold : Ink::kDim);
   std::string facts =
       IsOfOneInstant() ? "one instant" : util::FormatDuration(session.end_ns - session.begin_ns);
   if (const std::string_view counted = tables::NoteOf(recording_, tables::kCountedNote);
@@ -288,8 +313,6 @@ void TextReport::AddTitle() {
   if (WasPaused(recording_))
     facts += ", paused all the time";
   out_.AddCut(facts, Ink::kDim);
-  for (const std::string& line : EndLines(recording_))
-    out_.AddCut(line, Ink::kWarning);
   out_.Add("");
 }
 
@@ -324,7 +347,8 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
 }
 
 std::string TextReport::Format() {
-  AddTitle();
+  const std::string answer = Answer();
+  AddTitle(answer);
   std::vector<std::string> last = OverflowLines(report_, recording_, out_.style());
   for (const std::vector<std::string>& lines :
        {CheckpointLines(recording_), AsleepLines(report_, recording_),
@@ -345,7 +369,7 @@ std::string TextReport::Format() {
       }));
   const Plan plan =
       MakePlan(out_.size() + 2 * devices_.size() + with_allocated + (small_host_ != nullptr) +
-               2 * report_.unbacked_peaks.size() + 1 + last.size() +
+               2 * report_.unbacked_peaks.size() + 1 + last.size() + 1 + options_.next.size() +
                (HasMuchFree() && Cached() != nullptr ? kCachedLines : 0));
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
@@ -368,6 +392,10 @@ std::string TextReport::Format() {
              Ink::kDim);
   }
   for (const std::string& line : last)
+    out_.Add(line);
+  if (!answer.empty() && out_.size() > kFarFromTheAnswer)
+    out_.AddCut(answer, Ink::kBold);
+  for (const std::string& line : options_.next)
     out_.Add(line);
   return out_.Take();
 }

@@ -29,6 +29,11 @@ class DeviceHeadline {
                  TextLines* out)
       : report_(report), recording_(recording), query_(query), out_(*out) {}
 
+  // "Peak 12.0 GiB on GPU 0 at 15.9 s: activation 6.1 GiB (blocks.*), ...". `parts`: what the
+  // device's bytes are, by category or owner; `gpus`: how many there are.
+  std::string Answer(const query::DeviceReport& device,
+                     const LedgerTree& parts,
+                     size_t gpus) const;
   void Add(const query::DeviceReport& device);
   bool HasAllocated(const query::DeviceReport& device) const {
     return query_.SelectsWholeDevices() && device.reserved_bytes > 0 && device.allocated_peak;
@@ -42,6 +47,8 @@ class DeviceHeadline {
   void AddAllocated(const query::DeviceReport& device, const Unit& unit);
   std::string PeakText(const query::PeakFigure& peak, const Unit& unit) const;
   std::string Asked() const;
+  std::string AnswerInstant(const query::DeviceReport& device) const;
+  std::string PartOfModel(const query::DeviceReport& device, const TreeLine& category) const;
   // As --at takes it: the same state again.
   std::string Seconds(int64_t time_ns) const {
     return ExactSeconds(time_ns - recording_.tables().session.begin_ns) + " s";

@@ -20,6 +20,17 @@ void TextLines::Add(std::string_view line) {
   ++size_;
 }
 
+void TextLines::AddWrapped(std::string_view text, Ink ink) {
+  Style style = style_;
+  style.wraps = true;
+  const std::string lines = Wrapped(text, 0, 0, style);
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    Add(lines.substr(begin, end - begin), ink);
+    begin = end + 1;
+  }
+}
+
 void TextLines::AddMore(size_t left_out) {
   if (left_out > 0)
     Add(fmt::format("  ({} more: --top 0 shows them)", util::FormatCount(left_out)), Ink::kDim);

@@ -25,6 +25,8 @@ class TextLines {
   // What the screen has no room for is cut.
   void AddCut(std::string_view line) { Add(CutEnd(line, columns(), style_)); }
   void AddCut(std::string_view line, Ink ink) { Add(CutEnd(line, columns(), style_), ink); }
+  // As many lines as it takes; none for no text.
+  void AddWrapped(std::string_view text, Ink ink);
 
   // What a list leaves out, unless it is 0.
   void AddMore(size_t left_out);

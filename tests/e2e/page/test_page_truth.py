@@ -61,7 +61,7 @@ def instants_of(data: dict, how_many: int, seed: int) -> list[int]:
     return instants
 
 
-# Reads every figure from the page: the titles of rows and buttons contain exact bytes.
+# Every figure is read off the page: exact bytes stand in the titles of rows and buttons.
 READ = """
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
   const go = async (hash) => { location.hash = hash; do await frame(); while (document.querySelector('[aria-busy="true"]')); await frame(); };
@@ -101,7 +101,7 @@ def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTA
         for row in categories["rows"]:
             if row["device"] == device["index"] and row["bytes"]:
                 rows[row["path"][0]] += row["bytes"]
-        # If categories are unknown, colours show places; their sum is the same.
+        # Where nobody knows what memory is for, colours stand for places; their sum is the same.
         if by_place:
             assert sum(page_says["categories"].values()) == total, where
         else:
@@ -327,10 +327,10 @@ def test_where_allocations_are_left_out_the_page_says_which_instant_it_shows(lar
     nearest = min(stated, key=lambda one: abs(one - at))
     browser.open(page, f"at={at}")
     said = "document.querySelector('.nearest').checkVisibility() && document.querySelector('.nearest').textContent"
-    assert browser.run(said) == (f"The page shows {nearest / 1e9:.9f} s instead of {at / 1e9:.9f} s: it is the nearest of the {len(stated):,} "
-                                 "instants with exact figures.")
+    assert browser.run(said) == (f"Not {at / 1e9:.9f} s, which was asked for: this page is exact at {len(stated):,} instants, "
+                                 f"of which {nearest / 1e9:.9f} s is the nearest.")
     assert f"@{int(data['start_ns']) + nearest}" in browser.run("document.querySelector('.instant b').title")
-    # The arrow keys go from one exact instant to the next, without a note.
+    # The keys go from one to the next, and nothing is to be said.
     browser.run("document.querySelector('canvas.timeline').focus()")
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
         browser.key(key)

@@ -252,14 +252,14 @@ def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
     assert "4096" in json.dumps(said)
     trace = imported(DATA / "torch_profiler.json", tmp_path)
     at_peak = {row["path"][0]: row["bytes"] for row in report(trace, "--by", "category")["rows"]}
-    # 2048 bytes are reserved; 500 of them were allocated before the trace and 1024 during it.
+    # Reserved are 2048 bytes, of which 500 were allocated before the trace and 1024 in it.
     assert sum(at_peak.values()) == 2048 and at_peak["fragmentation"] == 524
     lines = {row["path"][0]: row["bytes"] for row in report(trace, "--by", "line", "--where", "owner=PyTorch")["rows"]}
     assert lines["train.py:12 in step"] == 1024
     profile = imported(DATA / "jax_memory.prof", tmp_path)
     lines = {row["path"][0]: row["bytes"] for row in report(profile, "--by", "line")["rows"]}
     assert lines == {"a.py:12 in f": 4096}
-    title, facts, _, device = call("report", profile).stdout.splitlines()[:4]
+    _, title, facts, _, device = call("report", profile).stdout.splitlines()[:5]
     assert (title, facts) == ("jax_memory.prof", "one instant, 1 process, 1 event") and device.endswith(" 4.0 KiB")
     said = call("info", profile).stdout
     assert "one instant" in said and "peak 4.00 KiB\n" in said and "pid unknown" in said
