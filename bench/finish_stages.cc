@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor time of `vramscope finish` for each event, by stage: each run adds one stage.
+// Where the time of `vramscope finish` goes, in processor time an event: each stage is run again
+// with one more behind it.
 //
-//   bench_finish_stages NAME.vram.d [ROUNDS]     the minimum of this many rounds, default 3
+//   bench_finish_stages NAME.vram.d [ROUNDS]     the least of so many rounds, 3
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>

@@ -19,10 +19,19 @@ show "$vramscope" run -o "$out/gpt2.vram" --html "$out/gpt2.html" -- .venv/bin/p
 say "A recording from an H100 that ships with the examples: gpt2"
 show "$vramscope" report examples/traces/gpt2.vram --html "$out/gpt2-h100.html"
 
-say "Results"
-for file in "$out"/*; do
-  printf '  %-28s %s\n' "$file" "$(du -h --apparent-size "$file" | cut -f1)"
-done
-echo
-echo "Open the .html files in a browser, or ask a recording yourself:"
-echo "  $vramscope report $out/gpt2.vram --at mark:trained --by line"
+say "What this shows"
+cat <<TEXT
+The first line of each report above is the answer: how much memory the program
+had at its peak, and for what. The tables below it say in which layers and lines.
+
+  $out/gpt2.html is the first recording as a page: open it in a browser.
+
+Ask the recording yourself:
+
+  $vramscope report $out/gpt2.vram --by module,category
+  $vramscope leaks $out/gpt2.vram
+
+Record your own program:
+
+  $vramscope run -- python train.py
+TEXT

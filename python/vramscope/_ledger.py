@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the current memory of this process from its recording."""
+"""What the recording of this process says of the instant."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Dict, NamedTuple, Optional, Set
 from . import _nvml, _probe
 from ._reader import Trace
 
-# Names of ledger entries.
+# Rows of the ledger.
 CONTEXT = "driver-owned: context"
 RM_INTERNAL = "RM-internal"
-# NVML counts this for no process.
+# In no process's figure of NVML's.
 MANAGED = "managed"
 
 _NO_STACK = "(no stack"
-# Give up on a recording that takes longer to read.
+# A recording that takes longer to read is left alone.
 _SECONDS = 60.0
 
 
 class Outside(NamedTuple):
-    """The memory of the ledger outside PyTorch's allocator."""
+    """What the ledger has besides PyTorch's memory."""
 
     rows: Dict[str, int]
     pytorch_bytes: int
-    #: Whether RM-internal memory is a row of its own. It is known from the first NVML sample of the process on, and
-    #: counts as context before.
+    #: Whether the rows have the driver's share apart that NVML's figure of a process lacks: it is known from the
+    #: first sample of the process on, and in the context's row until then.
     has_rm_internal: bool
 
 
 def session() -> Optional[str]:
-    """The live directory of this process's recording; None if it is not recorded."""
+    """The live directory of this process's recording; None where it is not recorded."""
     probe = _probe.current
     return probe.session_path() if probe is not None else None
 
 
 def read(live: str) -> Trace:
-    """Opens the recording of this process as it is now."""
+    """The recording of this process as it is now."""
     return Trace(live, limit_seconds=_SECONDS)
 
 
 def outside_pytorch(trace: Trace) -> Dict[str, Outside]:
-    """The ledger entries of this process outside PyTorch's allocator, by GPU UUID without prefix."""
+    """By the bare UUID of a GPU: this process's rows of the ledger that are not of PyTorch's allocator."""
     report = trace.report(at="end")
     uuids = {device["index"]: device["uuid"] for device in report.devices if device["uuid"]}
     apart = {row["index"] for row in report.rows if row.get("level2") == RM_INTERNAL}
@@ -63,11 +63,11 @@ def outside_pytorch(trace: Trace) -> Dict[str, Outside]:
 
 
 def lines_of(trace: Trace, addresses: Set[int]) -> Dict[int, str]:
-    """The user line that allocated each of the live addresses."""
+    """The user's line that allocated what is live at each of the addresses."""
     found: Dict[int, str] = {}
     if not addresses:
         return found
-    # "end" is the last event of this process.
+    # As `end` is of this process: its last event.
     now_ns = max(row["exit_ns"] for row in trace.table("processes") if row["pid"] == os.getpid())
     for batch in trace.allocations(between=(now_ns, now_ns), by=["line"]):
         columns = zip(batch["address"], batch["pid"], batch["backing"], batch["line"])

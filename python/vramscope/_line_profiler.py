@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LineProfiler: the memory of each line of a function. The names are those of pytorch_memlab."""
+"""LineProfiler: what each line of a function does to memory. The names are pytorch_memlab's."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _Profiled = TypeVar("_Profiled")
 
 
 class _Decorator(Protocol):
-    """A decorator that returns the function, method or class that it gets."""
+    """Gives back what it gets: a function, a method or a class."""
 
     def __call__(self, func: _Profiled) -> _Profiled: ...
 
 
 class _Function(NamedTuple):
-    number: int  # the device number of the probe
+    number: int  # the probe's
     code: types.CodeType
     name: str
     first_line: int
@@ -70,7 +70,7 @@ def _device_name(device: int) -> str:
 
 
 def _number_of(target: Target) -> int:
-    """The probe's number of a device. Does not check that the device exists."""
+    """The probe's number of a device; whether there is such a device is not asked."""
     if isinstance(target, bool):
         raise TypeError(f"vramscope: {target!r} is no device")
     if isinstance(target, int):
@@ -88,7 +88,7 @@ def _number_of(target: Target) -> int:
 
 
 def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
-    """The code objects of a callable, with their names; empty if it is not written in Python."""
+    """The code objects of what people call a function, with their names; none for what is not made in Python."""
     if isinstance(function, types.CodeType):
         return [(function, getattr(function, "co_qualname", function.co_name))]
     if isinstance(function, type):
@@ -107,7 +107,7 @@ def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
         else:
             break
     if not hasattr(function, "__code__"):
-        # Modules run forward, other objects __call__.
+        # A module is called through its forward, other objects through __call__.
         for name in ("forward", "__call__"):
             method = getattr(type(function), name, None)
             if isinstance(method, types.FunctionType):
@@ -147,11 +147,11 @@ def _source(code: types.CodeType) -> List[str]:
 
 
 class _Samples:
-    """Fields of memory_stats() that the probe does not count. They are read after the first executions of each line."""
+    """Fields of memory_stats() that the probe does not count, read after the first executions of each line."""
 
     def __init__(self) -> None:
         self.devices: List[int] = []
-        self.most: Dict[Tuple[int, int, int], Dict[str, int]] = {}  # key: function, line, index of the device
+        self.most: Dict[Tuple[int, int, int], Dict[str, int]] = {}  # function, line, n-th device
 
     def take(self, function: int, line: int) -> None:
         torch = sys.modules.get("torch")
@@ -174,11 +174,9 @@ class LineProfiler:
             train_step()
         profiler.print_stats()
 
-    The figures of a line, in bytes, cover everything from its first instruction to the next line, including
-    called functions, in all threads. `target_gpu` is a device (0, "cuda:1", "cpu") or a list of devices; without a
-    GPU, CPU tensors are profiled. A ValueError names a device that does not exist.
-
-    The profiler resets no counters of PyTorch, empties no cache and does not initialise CUDA.
+    A line has the figures of all that happened from its first instruction to the next line's, what it calls
+    included, in all threads. `target_gpu` is a device (0, "cuda:1", "cpu") or several. Nothing of PyTorch's counters
+    is reset, no cache is emptied, CUDA is not initialised. Without a GPU, CPU tensors are profiled.
     """
 
     def __init__(self, *functions: Any, target_gpu: Union[Target, Sequence[Target]] = 0) -> None:
@@ -186,19 +184,19 @@ class LineProfiler:
         self._targets = [_number_of(target) for target in targets]
         if not self._targets:
             raise ValueError("vramscope: LineProfiler needs a device to look at")
-        # Keyed by id: equal code objects compare equal, for example those of a cell that runs twice.
+        # By the code's id: code of one look is equal wherever it stands, as that of a cell that is run again.
         self._functions: Dict[int, _Function] = {}
         self._samples = _Samples()
         self._state = _State()
         self._remarks: List[str] = []
         self._given: Dict[int, Tuple[int, int]] = {}
-        # The probe forgets the functions when the profiler is deleted.
+        # What the probe keeps of the functions goes with the profiler.
         self._finalizer = weakref.finalize(self, _forget, self._state, self._functions)
         self._finalizer.atexit = False
         for function in functions:
             self.add_function(function)
 
-    # ---- functions ------------------------------------------------------------------------------------------------
+    # ---- what is profiled -----------------------------------------------------------------------------------------
 
     @property
     def enabled(self) -> bool:
@@ -211,7 +209,7 @@ class LineProfiler:
 
     @target_gpu.setter
     def target_gpu(self, target: Target) -> None:
-        """Profiles that device from now on, also inside a running function."""
+        """From here on, also within a profiled function, figures are of that device."""
         targets = [_number_of(target), *self._targets[1:]]
         if not self.enabled:
             self._targets = targets
@@ -221,7 +219,7 @@ class LineProfiler:
             self._aim()
 
     def add_function(self, function: Any) -> None:
-        """Also profiles a function, method, class (all of its methods), module or code object."""
+        """Profiles it too: a function, method, class (all of its methods), module or code object."""
         found = _codes(function)
         if not found:
             warnings.warn(
@@ -233,7 +231,7 @@ class LineProfiler:
             self.add_code(code, name)
 
     def add_code(self, code: types.CodeType, name: str, source: Optional[Sequence[str]] = None) -> None:
-        """Profiles a code object under a name. `source` are its lines if they are in no file."""
+        """Profiles a code object under a name; `source` are its lines where no file has them."""
         if id(code) in self._functions:
             return
         lines = list(source) if source is not None else _source(code)
@@ -270,7 +268,7 @@ class LineProfiler:
             _stop(self._state, self._functions)
 
     def clear(self) -> None:
-        """Forgets all figures and functions."""
+        """Forgets the figures and the functions."""
         with _line_tracer.get().lock:
             _remove(self._state, self._functions)
             self._samples.most.clear()
@@ -285,7 +283,7 @@ class LineProfiler:
     # ---- devices --------------------------------------------------------------------------------------------------
 
     def _available(self, targets: List[int]) -> List[int]:
-        """These devices, or the CPU if PyTorch sees no GPU. Raises ValueError if PyTorch sees only other GPUs."""
+        """These devices, or the CPU in their place where PyTorch sees no GPU; ValueError if it sees others."""
         torch = torch_or_error("LineProfiler")
         if all(device == _line_tracer.CPU for device in targets):
             return targets
@@ -304,7 +302,7 @@ class LineProfiler:
         return targets
 
     def _aim(self) -> None:
-        """Makes the probe count the functions' memory on these devices."""
+        """Has the probe watch the devices, and the functions' figures be of them."""
         tracer = _line_tracer.get()
         for index, device in enumerate(self._targets):
             stats = _stats(device)
@@ -318,7 +316,7 @@ class LineProfiler:
         self._samples.devices = list(self._targets)
 
     def _check_figures(self) -> None:
-        """Warns if PyTorch allocated blocks that the probe did not see: all figures are then wrong."""
+        """Where PyTorch gave out blocks and the probe saw none, the figures are worth nothing: it is said."""
         tracer = _line_tracer.get()
         for device, (by_torch, by_probe) in self._given.items():
             now = _stats(device).get("allocation.all.allocated", 0)
@@ -335,11 +333,10 @@ class LineProfiler:
     # ---- results --------------------------------------------------------------------------------------------------
 
     def display(self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> RecordsDisplay:
-        """Returns the figures as a table. A notebook shows it; `str()` formats it as text.
+        """The figures as a table, which a notebook shows and `str()` makes text of.
 
-        `func` is a function, a qualified name or a list of these; None means all. `columns` are fields of
-        torch.cuda.memory_stats() ("allocated_bytes.all.peak"), and "hits", "net", "gross" and "growth". A
-        ValueError names an unknown column.
+        `func` is a function, a qualified name or several; None is all. `columns` are fields of
+        torch.cuda.memory_stats() ("allocated_bytes.all.peak"), and "hits", "net", "gross" and "growth".
         """
         wanted = parse(columns)
         names = self._chosen(func)
@@ -353,7 +350,7 @@ class LineProfiler:
     def print_stats(
         self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS, stream: Optional[TextIO] = None
     ) -> None:
-        """Writes the table of `display` as text to `stream`, by default to standard output."""
+        """Writes the table of `display` to `stream`, by default to standard output."""
         (sys.stdout if stream is None else stream).write(str(self.display(func, columns)))
 
     def _chosen(self, func: Any) -> Optional[Set[Any]]:
@@ -395,7 +392,7 @@ class LineProfiler:
 
 
 class _State:
-    """The part that lives until the probe has forgotten the functions of a deleted profiler."""
+    """Outlives the profiler until the probe has forgotten its functions."""
 
     enabled = False
 
@@ -448,14 +445,14 @@ def _global_profiler() -> LineProfiler:
 
 
 def clear_global_line_profiler() -> None:
-    """Forgets the functions and figures of `profile` and `profile_every`."""
+    """Forgets what `profile` and `profile_every` have profiled so far, and the functions."""
     if _global is not None:
         _global.disable()
         _global.clear()
 
 
 def set_target_gpu(gpu_id: Target) -> None:
-    """Makes `profile` and `profile_every` profile that device from now on, also inside a running function."""
+    """Has `profile` and `profile_every` look at that device from here on; also within a profiled function."""
     _global_profiler().target_gpu = gpu_id
 
 
@@ -475,7 +472,7 @@ def profile(func: _Profiled, columns: _Columns = DEFAULT_COLUMNS) -> _Profiled: 
 
 
 def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
-    """Profiles a function, method or class. Prints its table when the interpreter ends, also after Ctrl-C.
+    """Profiles a function, method or class, and prints its table when the interpreter ends, also after Ctrl-C.
 
     ::
 
@@ -494,7 +491,7 @@ def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
 
 
 def _print(profiler: LineProfiler, func: Any, columns: _Columns) -> None:
-    """Prints one of several tables, followed by an empty line. An empty table gets the function's name."""
+    """One table of several that a program prints: with a name if it is empty, and a line between them."""
     table = profiler.display(func, columns)
     name = "" if table.tables else f"## {getattr(func, '__qualname__', func)}\n\n"
     sys.stdout.write(f"{name}{table}\n")
@@ -505,13 +502,13 @@ def _print_at_exit(profiler: LineProfiler, func: Any, columns: _Columns) -> None
         _print(profiler, func, columns)
         sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # the reader closed the pipe
+        pass  # nobody reads any more
 
 
 def profile_every(
     output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS
 ) -> _Decorator:
-    """Profiles a function and prints its table after every `output_interval` calls, unless `enable` is False."""
+    """Profiles a function and prints its table after every `output_interval` calls; `enable=False`: does nothing."""
     if not isinstance(output_interval, int) or output_interval < 1:
         raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more: @profile_every(10)")
     parse(columns)

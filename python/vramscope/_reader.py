@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads recordings as tables, through libvramscope_read.so (include/vramscope/read.h)."""
+"""Recordings as tables: libvramscope_read.so (include/vramscope/read.h) for Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _Path = Union[str, "os.PathLike[str]"]
-#: A text of `--at`, seconds from the start as a float, or an integer of time.monotonic_ns().
+#: What `--at` takes, seconds from the start as a float, or an instant of time.monotonic_ns() as an integer.
 Instant = Union[str, int, float]
 
 _VERSION = 1
@@ -39,7 +39,7 @@ _INT64, _UINT64, _TEXT = 1, 2, 3
 
 
 class ReadError(RuntimeError):
-    """A recording cannot be read, or it cannot answer a question. The message is one line."""
+    """A recording that cannot be read, or a question that it has no answer to, in one line."""
 
 
 # ---- the structs of read.h ----
@@ -119,7 +119,7 @@ class _Window(ctypes.Structure):
 
 
 class _Library:
-    """The functions of libvramscope_read.so. They release the GIL, because answers can take a while."""
+    """The functions of libvramscope_read.so. They give the GIL away: a question may take a while."""
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
@@ -168,7 +168,7 @@ def _library() -> _Library:
 
 
 class _Held:
-    """Owns an answer of the library and frees it."""
+    """An answer, freed when nothing of Python needs it any more."""
 
     def __init__(self, answer: Any) -> None:
         library = _library()
@@ -179,16 +179,10 @@ class _Held:
 
 
 class Table(_arrow.Frames):
-    """A table with named columns. Sizes are in bytes, times in nanoseconds; None is a missing value.
+    """Rows and named columns. ``table["bytes"]`` is a list; iterating gives a dict for each row; None is no value.
 
-    ::
-
-        table["bytes"]                  # a column, as a list with one value for each row
-        for row in table:               # a row, as a dict
-            print(row["bytes"])
-        table.pandas()                  # also .arrow(), .polars(), .duckdb()
-
-    It implements the Arrow C data interface, so pyarrow, pandas, Polars and DuckDB accept it directly.
+    It has the Arrow C data interface, so that pyarrow, pandas, Polars and DuckDB take it as it is; ``.arrow()``,
+    ``.pandas()``, ``.polars()`` and ``.duckdb()`` make their tables of it.
     """
 
     def __init__(self, held: _Held, table: _Table) -> None:
@@ -197,7 +191,7 @@ class Table(_arrow.Frames):
         found = [table.columns[at].contents for at in range(table.column_count)]
         self._found = {column.name.decode(): column for column in found}
         self.name: str = table.name.decode()
-        #: The unit of each column: "bytes", "ns", a table whose row numbers it contains, or "".
+        #: "bytes", "ns", the table whose row numbers a column has, or "".
         self.units: Dict[str, str] = {name: column.unit.decode() for name, column in self._found.items()}
 
     @functools.cached_property
@@ -206,7 +200,7 @@ class Table(_arrow.Frames):
         return {name: _values(column, self._rows) for name, column in self._found.items()}
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's protocol. Ignores a requested schema. Numbers are not copied: the capsule keeps the answer alive."""
+        """A capsule, in the one schema that there is. Numbers are the answer's own memory, which the capsule keeps."""
         library = _library()
 
         def fill(address: int) -> None:
@@ -231,9 +225,9 @@ class Table(_arrow.Frames):
 
 
 class Allocations(Table):
-    """The table ``allocations``, which can be larger than memory.
+    """The table ``allocations``, which may be larger than memory: what streams reads it as it goes, also iterating.
 
-    Iterating and streaming read it piece by piece. ``table["bytes"]``, `columns` and ``.arrow()`` read all of it.
+    `columns`, and ``table["bytes"]``, read all of it; so do ``.arrow()`` and the others.
     """
 
     def __init__(self, trace: "Trace") -> None:
@@ -258,7 +252,7 @@ class Allocations(Table):
                 yield dict(zip(self.units, values))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's protocol: batches of about ten thousand rows, each read on demand."""
+        """A capsule of batches of some ten thousand rows, each read when it is asked for."""
         library, handle = _library(), self._trace._opened()
 
         def fill(address: int) -> None:
@@ -346,7 +340,7 @@ class Iterations(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The memory of each device over time, and NVML's readings."""
+    """Each device's bands over time, and NVML's figures beside them."""
 
     timeline: Table
     nvml: Table
@@ -373,7 +367,7 @@ def _instant(at: Instant) -> str:
 
 
 def _within(name: str, number: int, lowest: int, highest: int) -> int:
-    # ctypes would silently truncate a number that the C field cannot hold.
+    # ctypes cuts off what a field of C has no room for.
     number = operator.index(number)
     if not lowest <= number <= highest:
         raise ValueError(f"{name}={number}: it can be from {lowest} to {highest}")
@@ -381,10 +375,7 @@ def _within(name: str, number: int, lowest: int, highest: int) -> int:
 
 
 class Trace:
-    """A recording, opened for reading by `read`. Threads may use it at the same time.
-
-    Questions that the recording cannot answer raise `ReadError`. ``with`` closes the recording at the end of a block.
-    """
+    """A recording, opened for reading; made by `read`. It can be asked by several threads at once."""
 
     def __init__(self, path: _Path, limit_seconds: float = 0.0, native_names: bool = True) -> None:
         self._path = os.path.abspath(os.fspath(path))
@@ -402,7 +393,7 @@ class Trace:
         return f"<vramscope.Trace {self._path}{'' if self._handle else ', closed'}>"
 
     def close(self) -> None:
-        """Closes the recording. Its answers stay valid."""
+        """Frees it. Its answers stay."""
         self._close()
         self._handle = None
 
@@ -423,7 +414,7 @@ class Trace:
         return int(self._handle)
 
     def table(self, name: str) -> Table:
-        """A table of docs/TABLES.md, row by row; also ``session``, ``words``, and ``tables``, the list of all tables."""
+        """A table of docs/TABLES.md, row for row; also ``session``, ``words`` and ``tables``, which lists them all."""
         if name == "allocations":
             return Allocations(self)
         return _tables(_library().table(self._opened(), name.encode()))[name]
@@ -436,16 +427,7 @@ class Trace:
         own: Sequence[str] = (),
         top: int = 0,
     ) -> Report:
-        """The memory at an instant: the answer of ``vramscope report`` with the same options.
-
-        `at` is ``"peak"``, ``"end"``, ``"mark:NAME"``, ``"iter:N"``, seconds from the start as a float, or an integer of
-        time.monotonic_ns(). `by` lists dimensions, `where` keeps rows with these values, `own` names packages to treat
-        as user code, `top` limits the rows (0: all).
-
-        ::
-
-            trace.report(at="peak", by=["category", "module"], where={"rank": "0"}).rows
-        """
+        """Who had the memory at an instant: what ``vramscope report`` says with the same options."""
         query = _Query(ctypes.sizeof(_Query))
         query.at = _instant(at).encode()
         query.by, query.by_count = _names(by)
@@ -463,7 +445,7 @@ class Trace:
         own: Sequence[str] = (),
         top: int = 0,
     ) -> Table:
-        """The rows of `report`: live memory at an instant by dimensions, largest first within a device."""
+        """The rows of `report`: what was live at an instant, by dimensions, largest first."""
         return self.report(at, by, where, own, top).rows
 
     def peak(
@@ -473,34 +455,34 @@ class Trace:
         own: Sequence[str] = (),
         top: int = 0,
     ) -> Table:
-        """The live memory at the peak of each device."""
+        """What was live at each device's highest instant."""
         return self.live("peak", by, where, own, top)
 
     def iterations(self) -> Iterations:
-        """The answer of ``vramscope iterations``. Raises `ReadError` if there are no iterations."""
+        """What ``vramscope iterations`` says; an error where there are none."""
         found = _tables(_library().iterations(self._opened()))
         return Iterations(found["iterations"], found["parameters"])
 
     def timeline(self, buckets: int = 600) -> Timeline:
-        """The memory over time: the run is divided into `buckets` (1 to 1,000,000), each with its highest instant."""
+        """The highest instant of each of so many stretches of time, 1 to 1,000,000."""
         found = _tables(_library().timeline(self._opened(), _within("buckets", buckets, 1, 1_000_000)))
         return Timeline(found["timeline"], found["nvml"])
 
     def _table_names(self) -> List[str]:
-        # The tables of the file, then those that every recording has.
+        # Of the file, and those that come with it.
         return [*dict.fromkeys(self.table("tables")["table"]), "session", "tables", "words"]
 
     def duckdb(self) -> "duckdb.DuckDBPyConnection":
-        """An in-memory DuckDB in which every table is a view: ``trace.duckdb().sql("select ... from sites")``.
+        """A DuckDB in memory in which every table is a view: ``trace.duckdb().sql("select ... from sites")``.
 
-        Tables that others refer to begin with a column ``id``, the row number. Needs duckdb and pyarrow.
+        Those that others name rows of begin with the column ``id``, the row's number. Needs duckdb and pyarrow.
         """
         return _arrow.connection(self, self._table_names())
 
     def to_parquet(self, directory: _Path) -> None:
-        """Writes every table as Parquet into a new directory. Needs pyarrow.
+        """Every table as Parquet below a directory that is not there yet; needs pyarrow.
 
-        The files are ``NAME.parquet`` and ``allocations/host=HOST/rank=RANK/*.parquet``; rank -1 means no rank.
+        ``NAME.parquet`` each, and ``allocations/host=HOST/rank=RANK/*.parquet``, with rank -1 for none.
         """
         _arrow.to_parquet(self, self._table_names(), directory)
 
@@ -518,9 +500,9 @@ class Trace:
         keywords: Sequence[_Path] = (),
         device: Union[str, int] = "",
     ) -> Picture:
-        """Draws a figure of this recording, and of those in `beside`, like ``vramscope plot`` with the same options.
+        """A figure of it, and of the recordings `beside` it, as ``vramscope plot`` draws it.
 
-        A notebook shows the figure. ``.save("figure.pdf")`` writes SVG, PNG or PDF.
+        The last value of a notebook's cell is shown; ``.save("figure.pdf")`` writes it as SVG, PNG or PDF.
         """
         self._opened()
         when = None if at is None else _instant(at)
@@ -535,10 +517,9 @@ class Trace:
         by: Sequence[str] = (),
         own: Sequence[str] = (),
     ) -> Iterator[Table]:
-        """Yields tables of about ten thousand allocations that are live at some instant of `between`.
+        """Allocations that live at some instant of a time, both ends included, some ten thousand at once.
 
-        `between` is the first and the last instant in nanoseconds, both included; None means the whole run. The order is
-        undefined. Each dimension in `by` adds a text column; `own` is that of `report`.
+        They come in no order. `by` names dimensions that they have a column of text for.
         """
         window = _Window(ctypes.sizeof(_Window))
         earliest, latest = -(1 << 63), (1 << 63) - 1
@@ -563,7 +544,7 @@ class Trace:
 
 
 def read(path: _Path) -> Trace:
-    """Opens a finished recording ``NAME.vram``, or the live directory of a running one as it is now.
+    """Opens a recording: a finished ``NAME.vram``, or the live directory of one that is under way, as it is now.
 
     ::
 
@@ -571,7 +552,7 @@ def read(path: _Path) -> Trace:
             for row in trace.report(at="peak", by=["category"]).rows:
                 print(row["index"], row["category"], row["bytes"])
 
-    Raises `ReadError` if the recording cannot be read. The answers come from the same code as ``vramscope report``
-    and the HTML page; docs/READER.md lists them.
+    Every question is answered from the tables of docs/TABLES.md, by the code that ``vramscope report`` and the
+    HTML page use, in this process; docs/READER.md lists what there is to ask.
     """
     return Trace(path)

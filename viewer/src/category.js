@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The category of a level of the ledger, which decides its colour.
+// Which category a level of the ledger counts for: what its colour follows.
 import { isKnown } from "./palette.js";
 
-// Levels of the ledger with another name than their category (src/format/parts.def).
+// Levels of the ledger that belong to a category without having its name
+// (src/format/parts.def).
 const ALIASES = new Map([
   ["graph memory, cached", "cached"], ["slab slack", "rounding"], ["in transit", "driver"],
   ["RM-internal", "driver"], ["UVM driver", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],
@@ -12,7 +13,8 @@ const ALIASES = new Map([
 ]);
 
 /**
- * The category of a ledger path: its innermost level that is a category, or "driver" for driver memory.
+ * The category of a ledger path: its innermost level that is one, or "driver" for what the driver
+ * keeps.
  * @param {string[]} path
  */
 export function categoryOf(path) {
@@ -25,9 +27,9 @@ export function categoryOf(path) {
 }
 
 /**
- * The category of a band of the timeline, whose name consists of levels.
+ * Bands of the timeline are called by their levels.
  * @param {string} group
- * @param {boolean} [sampled] Only NVML's figures are known, so owners replace categories.
+ * @param {boolean} [sampled] NVML's figures are all that is known: whose they are is what there is to say.
  */
 export function categoryOfGroup(group, sampled = false) {
   const path = group.split(" / ");

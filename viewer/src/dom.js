@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for the views, instead of a framework.
+// The few helpers that the views need in place of a framework.
 
 /**
- * Makes an element. Attributes with value null are left out; functions become listeners.
+ * Makes an element. Attributes whose value is null are left out; functions become listeners.
  * @param {string} tag
  * @param {Record<string, unknown>} [attributes]
  * @param {...(Node|string|null)} children
@@ -31,7 +31,7 @@ export function swatch(category) {
 }
 
 /**
- * A text with the matches of a search marked.
+ * Text with the places that match a search marked.
  * @param {string} text
  * @param {string} needle Lower case; empty marks nothing.
  */
@@ -51,15 +51,17 @@ export function marked(text, needle) {
   return part;
 }
 
-// Longer names are shortened in the middle if they do not fit: both ends distinguish names.
+// A name that is longer than this is cut in its middle where there is no room for it: both ends tell
+// names apart.
 const WHOLE = 20;
 const END = 12;
 
-// "train.py:12 in forward": if it does not fit, first the function is cut, then the file, and never the line.
+// "train.py:12 in forward": where it stands tells places apart, so that the function gives way, then the
+// file, and never the line.
 const PLACE = /^(.+)(:\d+)( in .+)$/s;
 
 /**
- * A name that is cut where it matters least: at the end of a place, in the middle of any other name.
+ * A name of which what tells least gives way: the end of a place, the middle of anything else.
  * @param {string} text
  * @param {string} needle
  */
@@ -77,13 +79,13 @@ export function named(text, needle) {
 }
 
 /**
- * The text and the needle of the last setNamed().
+ * What setNamed() set: text and needle.
  * @type {WeakMap<Element, string>}
  */
 const namedBefore = new WeakMap();
 
 /**
- * Sets a name if its text or its marks change. Most keys typed in the search change few names.
+ * Sets a name where its text or its marks change. Most keys of a search change few of them.
  * @param {Element} element
  * @param {string} text
  * @param {string} needle
@@ -98,14 +100,14 @@ export function setNamed(element, text, needle, make = named) {
 }
 
 /**
- * Sets a text only if it changes, to avoid layout.
+ * Sets a text where it is another one: what stays is not laid out anew.
  * @param {Element} element
  * @param {string} text
  */
 export function setText(element, text) {
   if (element.textContent === text) return;
   const { firstChild } = element;
-  // Changing a text node is cheaper than replacing it.
+  // A text that is another one is cheaper than another text.
   if (firstChild instanceof Text && firstChild === element.lastChild) firstChild.data = text;
   else element.textContent = text;
 }
@@ -121,7 +123,7 @@ export function setAttribute(element, name, value) {
 }
 
 /**
- * The elements of a list, kept while their keys exist and updated in place.
+ * Elements of a list that stay as long as their keys do: what changes in them is patched.
  * @template Item
  */
 export class Rows {
@@ -135,12 +137,12 @@ export class Rows {
     this.make = make;
     this.patch = patch;
     /**
-     * The elements in the list.
+     * Those in the list.
      * @type {Map<string, HTMLElement>}
      */
     this.known = new Map();
     /**
-     * Items that go() still has to show.
+     * What go() has still to show.
      * @type {[string, Item][]}
      */
     this.left = [];
@@ -155,8 +157,8 @@ export class Rows {
   }
 
   /**
-   * Removes elements of other items; go() shows the items.
-   * @param {[string, Item][]} items Unique keys and items.
+   * Removes what is not among the items; go() shows them.
+   * @param {[string, Item][]} items By keys that are unique.
    */
   begin(items) {
     const keys = new Set(items.map(([key]) => key));
@@ -170,7 +172,7 @@ export class Rows {
   }
 
   /**
-   * Shows the next items.
+   * Shows the next items, so many at most.
    * @param {number} limit
    * @returns {boolean} Whether some are left.
    */
@@ -188,8 +190,8 @@ export class Rows {
 }
 
 /**
- * Makes the buttons and lists of a group one stop of the Tab key. Arrow keys go to the next one; up and down choose in a
- * list.
+ * Buttons and lists of choices of a group are one stop of the Tab key; arrow keys go from one to the next. Up
+ * and down choose in a list.
  * @param {HTMLElement} group
  */
 export function roving(group) {
@@ -218,7 +220,7 @@ export function roving(group) {
 }
 
 /**
- * Calls `draw` at most once in each frame.
+ * Calls `draw` at most once a frame.
  * @param {() => void} draw
  */
 export function perFrame(draw) {
@@ -234,7 +236,7 @@ export function perFrame(draw) {
 }
 
 /**
- * Sizes a canvas for the screen's resolution. Returns a context scaled to CSS pixels.
+ * A canvas that keeps the screen's resolution; `draw` gets a context scaled to CSS pixels.
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
@@ -259,12 +261,12 @@ export function sized(canvas, width, height) {
  */
 let colours = null;
 
-/** Call this after the page's style has changed. */
+/** The page's style has changed. */
 export function forgetColours() {
   colours = null;
 }
 
-/** Colours of the page's style for canvases, cached: reading them makes the browser compute all styles. */
+/** Colours of the page's style for canvases: asked for once, since asking makes the browser work out all styles. */
 export function styleColours() {
   colours = colours ?? readColours();
   return colours;
@@ -287,7 +289,7 @@ function readColours() {
   };
 }
 
-/** The floating label that all views share. */
+/** One floating label for all views. */
 class Tip {
   constructor() {
     /** @type {HTMLElement|null} */

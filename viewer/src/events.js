@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The changes on one device over time, and their sums at and between instants.
+// What changes on one device by time, and its sums at and between any instants.
 
 import { SLACK } from "./ledger.js";
 
@@ -7,13 +7,13 @@ import { SLACK } from "./ledger.js";
 /** @typedef {import("./history.js").Columns} Columns */
 /** @typedef {import("./filter.js").Filter} Filter */
 
-// Events between two stored sums, and thus the most that a seek replays.
+// How many events lie between two stored sums. A seek replays at most so many.
 const STRIDE = 1024;
-// The limit of stored sums by site of a device: 16 MB for bytes and allocations.
+// How many sums by site a device keeps, of bytes and of allocations: 16 MB.
 const STORED_SUMS = 2 ** 20;
 
 /**
- * The index of the last element <= `value`, or -1.
+ * Index of the last element that is not above `value`, or -1.
  * @param {Float64Array} sorted
  * @param {number} value
  */
@@ -29,7 +29,7 @@ export function lastNotAbove(sorted, value) {
 }
 
 /**
- * The index of the first element >= `value`, from `from` on.
+ * Index of the first element that is not below `value`, at `from` or after it.
  * @param {Float64Array} sorted
  * @param {number} value
  * @param {number} from
@@ -58,19 +58,19 @@ export class Events {
     this.time = changes.time;
     this.delta = changes.bytes;
     this.categories = model.categories.length;
-    /** Indexed by category: 1 if the memory is in use. */
+    /** By category: 1 where somebody uses it. */
     this.use = Uint8Array.from(model.categories, (name) => (SLACK.includes(name) ? 0 : 1));
-    /** Indexed by site: 1 if its events count. */
+    /** By site: 1 where its events count. */
     this.mask = new Uint8Array(model.kinds.category.length).fill(1);
     /** Whether all events count. */
     this.whole = true;
     const count = this.time.length;
-    /** Indexed by event: whether the next event has another time. */
+    /** Whether the next event is at another time. */
     this.isLast = new Uint8Array(count);
     for (let i = 0; i < count; ++i) this.isLast[i] = Number(this.time[i] !== this.time[i + 1]);
     this.category = new Uint8Array(count);
     for (let i = 0; i < count; ++i) this.category[i] = model.kinds.category[changes.site[i]];
-    /** Sums by site at some events, and the last requested sums; the same with and without a mask. */
+    /** Sums by site at some events, and the ones that were asked for last; with a mask as without. */
     this.bySite = { stride: 1, stored: /** @type {SiteSums[]} */ ([]), last: /** @type {SiteSums|null} */ (null) };
     this.sums = new Float64Array((Math.floor(count / STRIDE) + 1) * this.categories);
     const now = new Float64Array(this.categories);
@@ -81,7 +81,7 @@ export class Events {
   }
 
   /**
-   * The same events, restricted to some sites.
+   * The same events, of which those of some sites count.
    * @param {Uint8Array} mask By site.
    * @returns {Events}
    */
@@ -90,7 +90,7 @@ export class Events {
   }
 
   /**
-   * The events of allocations that pass a filter by size; nothing else has a size. A step is a few milliseconds.
+   * Those of allocations that pass a filter of sizes: only allocations have a size of their own. A step is a few milliseconds.
    * @param {Model} model
    * @param {Filter} filter
    * @param {number} device
@@ -111,7 +111,7 @@ export class Events {
     const count = begins.length + ends.length;
     const changes = { time: new Float64Array(count), site: new Uint32Array(count), bytes: new Float64Array(count), count: new Float64Array(count) };
     for (let [at, next, over] = [0, 0, 0]; at < count; ++at) {
-      // At the same time, frees come before allocations.
+      // What ends comes before what begins at that time.
       const ended = over < ends.length && (next === begins.length || end[ends[over]] <= begin[begins[next]]);
       const i = ended ? ends[over++] : begins[next++];
       changes.time[at] = ended ? end[i] : begin[i];
@@ -124,8 +124,8 @@ export class Events {
   }
 
   /**
-   * Bytes and allocations by site at an instant. Continues from the last instant or from stored sums, whichever is nearer:
-   * a drag asks for near instants. Whole numbers make both exact.
+   * Bytes and allocations by site at an instant. Who drags an instant asks for one near the last: the sums
+   * go on from there, or from the stored ones where those are nearer. Whole numbers make it exact either way.
    * @param {number} at
    */
   sitesAt(at) {
@@ -134,7 +134,7 @@ export class Events {
   }
 
   /**
-   * The same after a number of events. Valid until the next call.
+   * The same after some events, until it is asked for again.
    * @param {number} end
    */
   sitesAfter(end) {
@@ -159,7 +159,7 @@ export class Events {
     return last;
   }
 
-  /** Stores sums by site at equally spaced events, as many as the limit allows. */
+  /** Sums by site at events that are equally far apart, as many as there is room for. */
   storeSites() {
     const { site, bytes, count } = this.changes;
     const kinds = this.model.kinds.count;
@@ -175,7 +175,7 @@ export class Events {
   }
 
   /**
-   * Bytes by category after the first `events` events.
+   * Bytes by category just after the first `events` of them.
    * @param {number} events
    */
   sumsAfter(events) {
@@ -203,7 +203,7 @@ export class Events {
   }
 
   /**
-   * The sum of all categories at ascending instants.
+   * The sum of all of them at instants that only go on.
    * @param {Float64Array} instants
    */
   totalsAt(instants) {
@@ -217,7 +217,7 @@ export class Events {
     return totals;
   }
 
-  /** The highest sum of all categories, and its instant. */
+  /** The highest sum of all of them, and when. */
   highest() {
     let [now, best] = [0, { bytes: 0, at: 0 }];
     for (let i = 0; i < this.time.length; ++i) {
@@ -228,7 +228,7 @@ export class Events {
   }
 
   /**
-   * The memory between two instants, in columns of equal duration.
+   * What was there between two instants, cut into columns of equal length.
    * @param {number} from
    * @param {number} to
    * @param {number} count
@@ -242,8 +242,8 @@ export class Events {
 }
 
 /**
- * Computes columns. A column shows its highest instant; among equal ones that with most memory in use, like
- * query/core/peaks.h.
+ * Columns as they are found: each is shown at its highest instant, among equal ones at that with most in use, as
+ * query/core/peaks.h has it.
  */
 export class Sweep {
   /**
@@ -268,7 +268,7 @@ export class Sweep {
   }
 
   /**
-   * Computes whole columns until `most` events are processed or all is done.
+   * Whole columns, until so many events are seen or all is done.
    * @param {number} most
    * @returns {boolean} Whether all is done.
    */
@@ -290,13 +290,13 @@ export class Sweep {
     at[column] = from + ((to - from) * column) / count;
     let [best, bestSum, bestUsed] = [-1, sum, used];
     for (; event < stop; ++event) {
-      // No branch, because it would be mispredicted often.
+      // No branch: whether one passes is hard to foresee.
       const change = mask[site[event]] * delta[event];
       const of = category[event];
       sums[of] += change;
       sum += change;
       used += change * use[of];
-      // Compare only after all events of a time: a new block also reduces free memory.
+      // No instant is between what happens at one time: a block that begins takes free memory away.
       if (sum >= bestSum && isLast[event] === 1 && (sum > bestSum || used > bestUsed)) {
         bestSum = sum;
         bestUsed = used;
@@ -309,7 +309,7 @@ export class Sweep {
     total[column] = bestSum;
     if (best < 0) return;
     at[column] = time[best];
-    // Return to the highest instant once for each column, not at each new maximum of a burst.
+    // Back to the highest: once a column, not at each new height of a burst.
     bytes.set(sums, offset);
     for (let i = best + 1; i < event; ++i) bytes[offset + category[i]] -= mask[site[i]] * delta[i];
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's sites (allocation attributes) as columns. A recording has few of them, so filters, trees and tables loop over
-// kinds, and only sums loop over allocations.
+// What bytes stand under: the page's sites as columns. A recording has few of them, so that filters,
+// trees and tables go through kinds, and only sums go through allocations.
 
 /** @typedef {import("./types.js").PageData} PageData */
 
@@ -12,16 +12,16 @@ export class Kinds {
     this.process = Uint16Array.from(sites.account, (account) => accounts.process[account]);
     this.path = Uint32Array.from(sites.path);
     this.stack = Uint32Array.from(sites.stack);
-    /** The stacks that name them. */
+    /** The stacks that people name them by. */
     this.placeStack = Uint32Array.from(sites.place, (place, site) => place || sites.stack[site]);
     this.module = Uint32Array.from(sites.module);
     this.name = Uint32Array.from(sites.name);
     const none = names.indexOf("(no stack)");
-    /** Their line, an index into `names`; 0: none. */
+    /** The line that has them, of `names`; 0: none. */
     this.line = Uint32Array.from(sites.line, (line) => (line === none ? 0 : line));
-    /** Their categories as indices of the model, set by the model. */
+    /** Categories by the model's numbers, once it has chosen them. */
     this.category = new Uint8Array(this.count);
-    /** Whether it has allocations other than segments. */
+    /** Whether allocations that are no segments stand under it. */
     this.isAllocated = new Uint8Array(this.count);
     for (const site of allocations.site) this.isAllocated[site] = sites.backing[site] === 1 ? 0 : 1;
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The changes of the ledger: the bytes that each site gains or loses over time, by the rules of `vramscope report --at`
-// (src/query/core/live_set.h). Their sum at an instant equals the report.
+// The ledger as it changes: how many bytes each site gains or loses, and when, by the rules that
+// `vramscope report --at` goes by (src/query/core/live_set.h). Their sum at an instant is the report's.
 
 /** @typedef {import("./types.js").PageData} PageData */
 
 /**
- * The changes on one device, ordered by time.
+ * What changes on one device, in order of time.
  * @typedef {object} Changes
  * @property {Float64Array} time
  * @property {Uint32Array} site
@@ -14,7 +14,7 @@
  */
 
 /**
- * Decodes numbers written as differences.
+ * Numbers that were written as differences.
  * @param {number[]} deltas
  */
 export function fromDeltas(deltas) {
@@ -24,18 +24,19 @@ export function fromDeltas(deltas) {
   return values;
 }
 
-// Kinds of events in their order at the same time: ends come first.
+// What happens, in the order in which it does at one time: what ends comes first.
 const ENDS = 0;
 const STEP = 1;
 const BEGINS = 2;
 const LEFT_OUT = 3;
-const AWAY = 4; // 5: restored
+const AWAY = 4; // 5: it is back.
 
-// Categories of unused free memory.
+// Where free memory is, for nobody's use.
 export const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
 
 /**
- * The indices of times in ascending order (stable radix sort with base 2^16). Infinity, which means never, comes last.
+ * The places of times in their order, equal ones as they come: by their digits to the base of 2^16, the
+ * lowest first. Those that never happen (Infinity) come last.
  * @param {Float64Array} times Whole numbers.
  */
 export function sortedBy(times) {
@@ -57,7 +58,7 @@ export function sortedBy(times) {
     for (let i = 0; i < count; ++i) to[starts[digitOf(from[i])]++] = from[i];
     [from, to] = [to, from];
   }
-  // Infinity shares its highest digits with very late times.
+  // What never happens shares the highest digits with what may happen late.
   let next = 0;
   for (let i = 0; i < count; ++i) if (times[from[i]] < Infinity) to[next++] = from[i];
   for (let i = 0; i < count; ++i) if (!(times[from[i]] < Infinity)) to[next++] = from[i];
@@ -65,14 +66,14 @@ export function sortedBy(times) {
 }
 
 /**
- * Sorted times with their original indices.
+ * Times in their order, and whose they are.
  * @typedef {object} Stream
  * @property {Float64Array} times
  * @property {Uint32Array} index
  */
 
 /**
- * @param {Float64Array} times Infinity: never.
+ * @param {Float64Array} times Infinity: it does not happen.
  * @returns {Stream}
  */
 function inOrder(times) {
@@ -83,7 +84,7 @@ function inOrder(times) {
   return { times: Float64Array.from(index, (i) => times[i]), index };
 }
 
-/** A growing list of changes, one for each site and time. */
+/** A list of changes that grows: one a site and time. */
 class Growing {
   /** @param {number} sites How many there are. */
   constructor(sites) {
@@ -143,26 +144,26 @@ export class Ledger {
     this.count = allocations.bytes.length;
     this.begin = fromDeltas(allocations.begin);
     this.end = Float64Array.from(allocations.duration, (duration, i) => (duration < 0 ? Infinity : this.begin[i] + duration));
-    /** The device of each account; -1: not shown. */
+    /** The device of each account; -1: none that the page shows. */
     this.deviceOf = page.accounts.device;
     this.siteBytes = new Float64Array(sites.account.length);
     this.siteCount = new Float64Array(sites.account.length);
     this.held = new Float64Array(segments.free_site.length);
     this.used = new Float64Array(segments.free_site.length);
     this.children = new Float64Array(segments.free_site.length);
-    /** The last free site and free bytes of each segment. */
+    /** What stands under a segment's free sites: [site, bytes] as it was last told. */
     this.freeSite = new Uint32Array(segments.free_site.length);
     this.freeBytes = new Float64Array(segments.free_site.length);
     this.counted = new Float64Array(counters.site.length);
     this.shown = new Float64Array(counters.site.length);
-    /** The number of active checkpoints of each account. */
+    /** How many of an account's checkpoints are under way. */
     this.away = new Uint8Array(page.accounts.device.length);
     /** @type {Map<number, {held: number, used: number, children: number}>[]} What each account has of each segment. */
     this.shares = page.checkpointed.account.length > 0 ? Array.from(this.held, () => new Map()) : [];
     this.growing = page.devices.map(() => new Growing(sites.account.length));
     this.growingAsleep = page.devices.map(() => new Growing(sites.account.length));
     this.now = 0;
-    /** Allocations ordered by end; those that are never freed come last. */
+    /** Allocations in order of their end, those last that never end. */
     this.ends = new Uint32Array(0);
     this.replay();
     /** @type {Changes[]} By device. */
@@ -171,7 +172,7 @@ export class Ledger {
     this.asleep = this.growingAsleep.map((list) => list.take());
   }
 
-  /** Processes all events in order. */
+  /** Everything that happens, one after the other. */
   replay() {
     const { page, begin, end } = this;
     const { steps, checkpointed, left_out: leftOut } = page;
@@ -219,8 +220,8 @@ export class Ledger {
   }
 
   /**
-   * @param {number} i Index into `allocations`.
-   * @param {number} sign -1: freed.
+   * @param {number} i Of `allocations`.
+   * @param {number} sign -1: it ends.
    */
   allocate(i, sign) {
     const { allocations: { site, rounding_site: roundingSite, segment, bytes, rounding }, sites } = this.page;
@@ -256,7 +257,7 @@ export class Ledger {
   }
 
   /**
-   * Changes the share of an account in a segment.
+   * What an account has of a segment changes.
    * @param {number} segment
    * @param {number} account
    * @param {number} held
@@ -293,7 +294,7 @@ export class Ledger {
   }
 
   /**
-   * Changes the bytes of a site. The change is invisible while the account is checkpointed.
+   * What a site has changes; while its account is checkpointed, nobody sees it.
    * @param {number} site
    * @param {number} bytes
    * @param {number} count
@@ -318,7 +319,7 @@ export class Ledger {
 
   /**
    * @param {number} account
-   * @param {number} sign 1: the memory leaves the device.
+   * @param {number} sign 1: it goes.
    */
   checkpoint(account, sign) {
     const before = this.away[account];
@@ -342,9 +343,9 @@ export class Ledger {
 /** @typedef {{at: number, version: number, used: number, ledger: number, transit: number}} Sample */
 
 /**
- * The NVML sample that matches an instant, with the bytes of driver calls in progress. Prefers the nearest sample without
- * a change in between, and among these one without such calls. Otherwise the nearest sample with the same total of the
- * ledger (query::DeviceSamples::At()).
+ * The sample that shows a device as it stood at an instant, and what of it was of driver calls under
+ * way: the nearest in time without a change in between, one without such calls before others; else
+ * the nearest one at which the ledger had the same total (query::DeviceSamples::At()).
  */
 export class Samples {
   /**
@@ -362,7 +363,7 @@ export class Samples {
     for (let i = 0; i < sampleTime.length; ++i) {
       if (samples.device[i] !== device) continue;
       const transit = inTransit(samples.used[i] - samples.ledger[i], samples.low[i], samples.high[i]);
-      // Bytes that the ledger counts early would be a negative row, so they are not shown.
+      // Bytes that the ledger counted early cannot be a row: no row is negative.
       if (transit < 0) continue;
       const sample = {
         at: sampleTime[i] + samples.lasted[i], version: this.versionAt(sampleTime[i]), used: samples.used[i],
@@ -374,7 +375,7 @@ export class Samples {
   }
 
   /**
-   * The number of driver changes up to an instant.
+   * How often the driver had changed what is in use.
    * @param {number} at
    */
   versionAt(at) {
@@ -389,7 +390,7 @@ export class Samples {
 
   /**
    * @param {number} at
-   * @param {number} total Bytes of the ledger.
+   * @param {number} total Of the ledger.
    */
   find(at, total) {
     return nearest(this.byVersion.get(this.versionAt(at)) ?? [], at) ?? nearest(this.byLedger.get(total) ?? [], at);
@@ -409,7 +410,7 @@ function append(lists, key, value) {
 }
 
 /**
- * The nearest sample, preferring one without calls in progress. Ties keep the first.
+ * The nearest in time, one without calls under way before others; of equally near ones the first.
  * @param {Sample[]} samples
  * @param {number} at
  */
@@ -425,7 +426,7 @@ function nearest(samples, at) {
 }
 
 /**
- * @param {number} difference NVML minus ledger.
+ * @param {number} difference NVML's figure less the ledger's.
  * @param {number} low
  * @param {number} high
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the page's data, makes the views, and renders them again after each choice of the reader.
+// Reads the page's data, makes the views, and renders them again when the reader's choices change.
 import { Controls } from "./controls.js";
 import { forgetColours, h, perFrame, setAttribute } from "./dom.js";
 import { Explore } from "./explore.js";
@@ -22,13 +22,13 @@ import { makeView } from "./view.js";
 import { PathBook } from "./tree_paths.js";
 
 /**
- * The state that the views draw.
+ * What the views draw at the moment.
  * @typedef {object} Scene
  * @property {Filter} filter
- * @property {boolean} moving The instant is being dragged, so slow parts wait.
+ * @property {boolean} moving The instant is being dragged: what can wait waits.
  */
 
-// The slow parts are drawn when a drag rests this long.
+// A drag that rests for so long is looked at.
 const REST_MS = 120;
 
 /** @type {(keyof import("./state.js").State)[]} */
@@ -37,7 +37,7 @@ const FILTERS = ["device", "search", "categories", "module", "path", "min"];
 const ICICLE_ONLY = ["by", "focus", "mine"];
 
 /**
- * The device with the highest peak; GPUs come first.
+ * The device with the highest peak, graphics first.
  * @param {Model} model
  */
 function firstDevice(model) {
@@ -53,7 +53,7 @@ function firstDevice(model) {
 
 /**
  * @param {Palette} palette
- * @param {boolean} [dark] Overrides the system's setting.
+ * @param {boolean} [dark] Where it is not as the reader's system has it.
  */
 function applyTheme(palette, dark) {
   const query = window.matchMedia("(prefers-color-scheme: dark)");
@@ -65,15 +65,15 @@ function applyTheme(palette, dark) {
   return query;
 }
 
-/** The page of an empty recording: what to do next. */
+/** What to do where nothing was recorded. */
 function makeEmpty() {
   const code = (/** @type {string} */ text) => h("code", {}, text);
   return h("section", { class: "card empty-page", "aria-label": "Nothing recorded" },
-    h("p", {}, "This recording contains no device memory: the program allocated nothing on a GPU while it was recorded."),
+    h("p", {}, "This recording has no device with memory in it: the program allocated nothing on a GPU while it was recorded."),
     h("ul", {},
-      h("li", {}, "If the program uses only the CPU: ", code("vramscope run --cpu -- python train.py"), " records CPU tensors."),
-      h("li", {}, "If the program should use a GPU: ", code("vramscope doctor"), " checks the driver and NVML."),
-      h("li", {}, code("vramscope info FILE"), " shows what was recorded.")));
+      h("li", {}, "A program that uses the CPU only: ", code("vramscope run --cpu -- python train.py"), " records CPU tensors."),
+      h("li", {}, "A program that should have used a GPU: ", code("vramscope doctor"), " says whether driver and NVML are found."),
+      h("li", {}, "What was seen of the program is in ", code("vramscope info FILE"), ".")));
 }
 
 /**
@@ -90,7 +90,7 @@ function start(data, page) {
   const theme = applyTheme(palette);
   const modules = model.kinds.module.some((module) => module !== 0);
   /** @type {import("./state.js").Usual} */
-  const usual = { device: firstDevice(model), by: modules ? "module" : "stack", zoom: model.firstWindow(firstDevice(model)) };
+  const usual = { device: firstDevice(model), by: modules ? "module" : "stack" };
   const limits = { devices: model.page.devices.length, duration: model.duration };
   const store = new Store(parseHash(location.hash, limits, usual));
   const treePaths = new PathBook(model);
@@ -111,13 +111,13 @@ function start(data, page) {
   };
   const totals = perFrame(showTotals);
   let resting = 0;
-  // The parts still to draw. Tests and screen readers wait for their end.
+  // What has still to be drawn: tests wait for the end of it, and readers of screens for all of it.
   const parts = new Parts((busy) => setAttribute(page, "aria-busy", busy ? "true" : null));
   const remember = () => {
     try {
       history.replaceState(null, "", `#${formatHash(store.state, usual)}`);
     } catch {
-      // A page inside a frame of a mail has no address.
+      // A page in a mail's frame has no address of its own.
     }
   };
   const render = () => {
@@ -157,7 +157,7 @@ function start(data, page) {
     applyTheme(palette);
     repaint();
   });
-  // Print with the light theme and with complete tables.
+  // Paper is light; tables stand on it whole.
   window.addEventListener("beforeprint", () => {
     parts.finish();
     applyTheme(palette, false);
@@ -171,7 +171,7 @@ function start(data, page) {
   window.addEventListener("hashchange", () => store.set(parseHash(location.hash, limits, usual)));
   render();
   parts.finish();
-  // Prepare data for the first filter.
+  // What the first filter needs.
   parts.begin([() => void haystacksOf(model), () => void model.endsOf(store.state.device)]);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One colour for each category, the same in all views and in plots (src/output/plot/palette.def). Categories that users
-// tune (parameters, activations, ...) have hues. Slack and the driver are grey; free memory is also hatched. Any two hues
-// can be distinguished under protanopia, deuteranopia and tritanopia (viewer/test/palette.test.js).
+// One colour a category, the same in the bar, the timeline and the icicle, and in plots
+// (src/output/plot/palette.def). Hues are held by what people tune (parameters, activations, ...);
+// slack and the driver are greys, and what is nobody's data is hatched besides. The set was chosen so
+// that any two hues stay apart under protanopia, deuteranopia and tritanopia
+// (viewer/test/palette.test.js).
 
 /**
  * @typedef {object} Swatch
@@ -14,7 +16,7 @@
 /** @typedef {"up"|"down"|"across"|"dots"} Hatch Which way its lines go. */
 
 /**
- * From the bottom of the stack: long-lived categories first, short-lived ones last.
+ * Bottom of the stack first: what lives long below, what comes and goes above.
  * @type {Swatch[]}
  */
 export const KNOWN = [
@@ -37,7 +39,8 @@ export const KNOWN = [
   { name: "graph pool", light: "#eff0f2", dark: "#2b2e33", hatch: "across" },
 ];
 
-// For names that are not categories (owners, parts of an import), after the unused hues of the categories.
+// For names that are no category (owners, parts of an import), after the hues that the page's
+// categories leave over.
 const OTHERS = [
   { light: "#3f7d4e", dark: "#69ab79" },
   { light: "#b08bd0", dark: "#c6a9e0" },
@@ -47,10 +50,10 @@ const OTHERS = [
 const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
   "buffer", "workspace", "communication", "retained"];
 
-// The most distinct of these for lines, on light and dark ground.
+// Of those, what tells lines apart best, on light and on dark ground.
 const LINES = ["parameter", "gradient", "activation", "optimizer state", "communication", "input", "workspace"];
 
-// Size of a pattern in pixels.
+// Pixels of a pattern.
 const TILE = 6;
 
 export const OTHER_PLACES = "other places";
@@ -62,7 +65,7 @@ export function isKnown(name) {
 }
 
 /**
- * Whether a name is a purpose, and not only an owner.
+ * Whether a name says what the bytes are for, not just that somebody has them.
  * @param {string} name
  */
 export function isPurpose(name) {
@@ -70,8 +73,8 @@ export function isPurpose(name) {
 }
 
 /**
- * The names in stacking order, each once. Names that are not categories are data of the program: they come below unknown
- * and free memory, in the given order.
+ * The names in stacking order, each once. Names that are no category hold somebody's data: they come
+ * below what nobody can name or use, in the order given.
  * @param {Iterable<string>} names
  */
 export function inOrder(names) {
@@ -102,7 +105,7 @@ export class Palette {
   }
 
   /**
-   * The CSS background of a category.
+   * What a style sheet paints a category with.
    * @param {number} category
    */
   background(category) {
@@ -115,7 +118,7 @@ export class Palette {
   }
 
   /**
-   * The canvas fill style of a category.
+   * What a canvas paints a category with.
    * @param {CanvasRenderingContext2D} context
    * @param {number} category
    */
@@ -144,7 +147,7 @@ export class Palette {
     if (hatch === "dots") pen.fillRect(1, 1, 2, 2);
     else if (hatch === "across") pen.fillRect(0, 2, TILE, 1);
     else {
-      // Three lines, so that the corners join those of the next tile.
+      // Thrice, so that the corners join with those of the next tile.
       for (const shift of [-TILE, 0, TILE]) {
         pen.moveTo(shift - 1, hatch === "up" ? TILE + 1 : -1);
         pen.lineTo(shift + TILE + 1, hatch === "up" ? -1 : TILE + 1);
@@ -156,19 +159,19 @@ export class Palette {
     return pattern;
   }
 
-  /** Colours for lines of devices and processes. */
+  /** Colours of lines that are no category's: devices, processes. */
   lines() {
     const swatches = [...LINES.map((name) => KNOWN[RANK.get(name) ?? 0]), ...OTHERS];
     return swatches.map(({ light, dark }) => (this.dark ? dark : light));
   }
 
-  /** The colour of hatching. */
+  /** Of hatching. */
   ink() {
     return this.dark ? "rgb(255 255 255 / 16%)" : "rgb(30 41 59 / 22%)";
   }
 
   /**
-   * The colour of a category.
+   * Colour of a category by its index.
    * @param {number} category
    */
   colour(category) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deferred work, one part in each frame. The browser can paint and handle input between the parts.
+// Work that can wait, a part a frame. So the browser lays out and paints one part at a time, and handles
+// what the reader does in between.
 
-// A part waits at most this long for an idle browser.
+// So long a part waits at most for a browser that is never idle.
 const LATEST_MS = 200;
 
 /** @typedef {() => (boolean|void)} Part Returns true where it has to be called again. */
@@ -16,7 +17,7 @@ export class Parts {
   }
 
   /**
-   * Replaces the remaining work.
+   * Takes the place of what is left of the last work.
    * @param {Part[]} parts
    */
   begin(parts) {
@@ -30,7 +31,7 @@ export class Parts {
     this.tell(false);
   }
 
-  /** Does the remaining work at once. */
+  /** Does at once what is left. */
   finish() {
     while (this.left.length > 0) this.next();
     this.tell(false);
@@ -38,15 +39,15 @@ export class Parts {
 
   next() {
     const [part] = this.left;
-    // The part may have begun other work.
+    // It may have begun other work in its place.
     if (part() !== true && this.left[0] === part) this.left.shift();
   }
 
-  /** Waits for a frame with the changes of the last part, then for an idle browser. */
+  /** Waits for a frame with the last part's changes, then for an idle browser. */
   ask() {
     if (this.asked) return;
     this.asked = true;
-    // A hidden page has no frames.
+    // A page that is out of sight has no frames.
     if (document.hidden) this.whenIdle();
     else requestAnimationFrame(() => this.whenIdle());
   }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search in all names: functions, files, source lines, modules, parameters and levels of the ledger.
+// Search over everything that has a name: functions, files, source lines, modules, parameters and
+// levels of the ledger.
 
 /** @typedef {import("./model.js").Model} Model */
 
 /**
- * The searched texts in lower case.
+ * What is searched in, in lower case.
  * @typedef {{frames: string[], paths: string[], names: string[]}} Haystacks
  * @type {WeakMap<Model, Haystacks>}
  */
 const haystacks = new WeakMap();
 
 /**
- * Made once, because every typed key searches all of it.
+ * Made once: a key in the search looks at all of it.
  * @param {Model} model
  */
 export function haystacksOf(model) {
@@ -19,7 +20,7 @@ export function haystacksOf(model) {
   if (!made) {
     made = {
       frames: model.frames.map(({ name, file, line, source }) => `${name}\n${file}:${line}\n${source}`.toLowerCase()),
-      // No level contains this separator, so a text is not found across two levels.
+      // No level has this sign, so that no text is found across two of them.
       paths: model.page.paths.map((path) => path.join("\u0000").toLowerCase()),
       names: model.page.names.map((name) => name.toLowerCase()),
     };
