@@ -14,7 +14,7 @@ _vramscope() {
   done
   if [[ -z $command ]]; then
     COMPREPLY=($(compgen -W "--help --version --include-dir $("$program" --help 2>/dev/null |
-      sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z]*\).*/\1/p')" -- "$current"))
+      sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p')" -- "$current"))
     return
   fi
   case $before in

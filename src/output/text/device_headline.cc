@@ -23,8 +23,7 @@ constexpr size_t kAnswerNameColumns = 40;
 std::string DeviceHeadline::Answer(const query::DeviceReport& device,
                                    const LedgerTree& parts,
                                    size_t gpus) const {
-  std::string text =
-      query_.at.kind == query::Instant::Kind::kPeak && !report_.sampled ? "Peak " : "";
+  std::string text = query_.at.kind == query::Instant::Kind::kPeak ? "Peak " : "";
   text += util::FormatBytes(device.ledger_bytes);
   if (device.kind == tables::DeviceKind::kGpu)
     text += fmt::format(" on GPU {}", device.index);
@@ -33,6 +32,8 @@ std::string DeviceHeadline::Answer(const query::DeviceReport& device,
   if (gpus > 1)
     text += fmt::format(", the fullest of {},", gpus);
   text += AnswerInstant(device);
+  if (report_.sampled)
+    return text + ", as NVML reports it.";
   uint64_t left = device.ledger_bytes;
   size_t named = 0;
   for (const TreeLine& part : parts.Lines({})) {
