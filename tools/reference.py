@@ -80,8 +80,9 @@ def man_page(program):
 
 
 def markdown(docstring):
-    """A docstring: `::` begins what is indented below it, and single backticks are names."""
-    return re.sub(r"::$", ":", inspect.cleandoc(docstring), flags=re.MULTILINE).replace("``", "`").strip(":\n") + "\n"
+    """Markdown of a docstring: `::` begins an indented example, and single backticks are names."""
+    text = re.sub(r"^::\n\n", "", inspect.cleandoc(docstring), flags=re.MULTILINE)
+    return re.sub(r"::$", ":", text, flags=re.MULTILINE).replace("``", "`").strip(":\n") + "\n"
 
 
 def signature(value):

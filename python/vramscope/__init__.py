@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vramscope: tells where GPU memory goes, every byte, by name, at any instant.
+"""vramscope: shows what holds GPU memory, every byte, by name, at any instant.
 
-Under ``vramscope run`` nothing here is needed. The functions serve programs that want to name an
-instant (`mark`), a part of themselves (`scope`) or their memory (`tag`), to record only a part of
-themselves (`start`, `stop`), or to record without the launcher (`start`, `record`), at any time and
-in notebooks too. Where nothing is recorded all others do nothing, so they can stay in a program for
-good. `read` opens a recording, and `show` puts its page into a notebook.
+A program under ``vramscope run`` needs no change. The functions are optional:
+
+* `mark` names an instant, `scope` a part of the program, `tag` a piece of memory. They do nothing while
+  nothing is recorded, so they can stay in a program.
+* `start`, `stop` and `record` record this process, or a part of its run, without the launcher.
+* `read` opens a recording, `show` displays its page in a notebook.
+
+::
+
+    import vramscope
+
+    with vramscope.record("train.vram", cpu=True):
+        train()
+    print(vramscope.read("train.vram").report(by=["category"]).rows["bytes"])
 """
 
 from __future__ import annotations
@@ -26,11 +35,10 @@ if TYPE_CHECKING:
     from ._mem_reporter import MemReporter
     from ._yield import yield_gpu
 
-# In a notebook that ``vramscope run`` started, the recording is under way already.
+# ``vramscope run`` may have started this notebook and its recording.
 _cells.watch()
 
-# Without IterationProfiler: where torch is not imported yet, importing that begins a recording if there is none,
-# which a star import should not.
+# IterationProfiler is missing on purpose: its import can begin a recording, which a star import should not do.
 __all__ = [
     "Courtesy",
     "LineProfiler",
@@ -55,7 +63,7 @@ __all__ = [
     "yield_gpu",
 ]
 
-# Where the names are that come when they are asked for: most programs need none of them.
+# Imported on first use: most programs need none of these.
 _LATER = {
     "Courtesy": "_courtesy",
     "IterationProfiler": "_iterations",
@@ -68,7 +76,7 @@ _LATER = {
 }
 
 
-# Hidden from type checkers, which would take every unknown name for one of these.
+# Hidden from type checkers: with __getattr__ they would accept every unknown name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
@@ -84,7 +92,7 @@ def __dir__() -> List[str]:
 
 
 def load_ipython_extension(ipython: object) -> None:
-    """``%load_ext vramscope``: the magics %mlrun, %%mlrun and %%vram."""
+    """Adds the magics %mlrun, %%mlrun and %%vram, for ``%load_ext vramscope``."""
     from ._magics import load_ipython_extension as load
 
     load(ipython)

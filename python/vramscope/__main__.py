@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m vramscope` is the console script."""
+"""Makes `python -m vramscope` run the console script."""
 
 import sys
 

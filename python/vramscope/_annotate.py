@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that a program gives to its memory and to its parts."""
+"""Names for instants, parts and memory of a program."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ def _encoded(name: str) -> bytes:
 
 
 def mark(name: str) -> None:
-    """Names this instant: `vramscope report --at mark:NAME` shows it. Nothing without a probe.
+    """Names this instant; ``vramscope report --at mark:NAME`` shows the memory at it.
 
-    Marks named ``iteration``, or ``iteration`` and anything behind it, divide the run into iterations.
+    Does nothing if the process is not recorded. Marks whose names begin with ``iteration`` divide the run into
+    iterations.
+
+    ::
+
+        vramscope.mark("epoch-3")
     """
     probe = _probe.current
     if probe is not None:
@@ -28,11 +33,19 @@ def mark(name: str) -> None:
 
 
 class scope:
-    """What this thread allocates inside carries the name: ``with scope("load"):`` or ``@scope("load")``.
+    """Gives all allocations of a block a name, which ``vramscope report --by scope`` shows.
 
-    Scopes nest: the name of an inner one is ``outer/inner``. One object can be entered again and again, also
-    within itself. A scope belongs to its thread, so around code that switches tasks (a generator, a coroutine)
-    it covers what the thread does until it is closed.
+    ::
+
+        with vramscope.scope("load"):
+            ...
+
+        @vramscope.scope("load")
+        def load(): ...
+
+    Scopes nest: an inner one is named ``outer/inner``. One object can be entered many times, also recursively.
+    A scope belongs to its thread. Around a generator or a coroutine it covers all that the thread allocates until
+    the scope is closed. Does nothing if the process is not recorded.
     """
 
     __slots__ = ("_name",)
@@ -68,15 +81,20 @@ class scope:
 def tag(memory: Any, name: str) -> None:
     """Names the memory of a tensor or array, or the allocation that begins at an address.
 
-    `memory` is a torch tensor or storage, anything with ``data_ptr()`` or ``__cuda_array_interface__``, or an int.
-    The name stays with the memory until that is freed or gets another one. Nothing without a probe.
+    `memory` is a torch tensor or storage, any object with ``data_ptr()`` or ``__cuda_array_interface__``, or an
+    address as an int. The name stays until the memory is freed or gets another name. Does nothing if the process is
+    not recorded.
+
+    ::
+
+        vramscope.tag(kv_cache, "kv-cache")
     """
     probe = _probe.current
     if probe is None:
         return
     try:
         address, requested = _memory_of(memory)
-    except Exception:  # a tensor without storage of its own: fake, meta, sparse, functional
+    except Exception:  # a tensor without a storage: fake, meta, sparse, functional
         return
     if address is None:
         warnings.warn(
@@ -89,15 +107,15 @@ def tag(memory: Any, name: str) -> None:
 
 
 def _memory_of(memory: Any) -> Tuple[Union[int, None], int]:
-    """Where the memory begins, None where `memory` is nothing of the kind, and the bytes asked for (0: unknown)."""
+    """The address and the requested bytes (0: unknown) of `memory`; the address is None for other objects."""
     if isinstance(memory, int):
         return memory, 0
     storage = getattr(memory, "untyped_storage", None)
-    if storage is not None:  # the whole storage, also for a view into the middle of it
+    if storage is not None:  # the whole storage, also for a view
         memory = storage()
     pointer = getattr(memory, "data_ptr", None)
     if pointer is not None:
-        size = getattr(memory, "nbytes", None)  # a number of tensors, a function of storages
+        size = getattr(memory, "nbytes", None)  # tensors have a number, storages a function
         return pointer(), int(size()) if callable(size) else 0
     interface = getattr(memory, "__cuda_array_interface__", None)
     if interface is not None:

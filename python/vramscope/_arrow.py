@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for other libraries, by the Arrow C data interface, and files of them."""
+"""Exports tables to other libraries through the Arrow C data interface, and to files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stream(ctypes.Structure):
 
 
 def capsule(fill: Callable[[int], object], end_capsule: Any) -> object:
-    """A capsule of the stream that `fill` makes at an address; it frees what nobody took."""
+    """A capsule with the stream that `fill` creates at an address. It releases a stream that no consumer took."""
     malloc = ctypes.CDLL(None).malloc
     malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     new = ctypes.pythonapi.PyCapsule_New
@@ -47,19 +47,19 @@ def capsule(fill: Callable[[int], object], end_capsule: Any) -> object:
 
 
 class Frames:
-    """What has ``__arrow_c_stream__`` as the frames of other libraries; each needs only that library, or pyarrow."""
+    """Converts an object with ``__arrow_c_stream__`` for another library, which must be installed (or pyarrow)."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         raise NotImplementedError
 
     def arrow(self) -> "pyarrow.Table":
-        """As a pyarrow.Table: numbers are not copied, texts are dictionaries."""
+        """As a pyarrow.Table. Numbers are not copied; text columns are dictionary-encoded."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def pandas(self) -> "pandas.DataFrame":
-        """As a pandas.DataFrame. Integers stay integers: a column in which some have no value is Int64 or UInt64."""
+        """As a pandas.DataFrame. Integer columns with missing values are Int64 or UInt64, not float."""
         import pandas
         import pyarrow
 
@@ -79,7 +79,7 @@ class Frames:
         return polars.DataFrame(self)
 
     def duckdb(self) -> "duckdb.DuckDBPyRelation":
-        """As a relation of DuckDB's default connection."""
+        """As a relation on DuckDB's default connection."""
         import duckdb
 
         return duckdb.from_arrow(self.arrow())
@@ -90,7 +90,7 @@ class _Trace(Protocol):
 
 
 def numbered(trace: _Trace, name: str) -> "pyarrow.Table":
-    """A table behind the numbers of its rows, which other tables name them by; `allocations` nobody names."""
+    """Puts a column of row numbers before a table; other tables refer to rows by it. `allocations` needs none."""
     import pyarrow
 
     table = trace.table(name).arrow()
@@ -100,7 +100,7 @@ def numbered(trace: _Trace, name: str) -> "pyarrow.Table":
 
 
 def connection(trace: _Trace, names: Sequence[str]) -> "duckdb.DuckDBPyConnection":
-    """A DuckDB in memory with a view of each table."""
+    """An in-memory DuckDB with a view for each table."""
     import duckdb
 
     made = duckdb.connect()
@@ -110,7 +110,7 @@ def connection(trace: _Trace, names: Sequence[str]) -> "duckdb.DuckDBPyConnectio
 
 
 def _ranks(trace: _Trace) -> Tuple[Sequence[str], Sequence[int]]:
-    """The host's name and the rank of each site."""
+    """The host name and the rank of each row of `sites`."""
     hosts, processes = trace.table("hosts")["name"], trace.table("processes")
     devices, accounts = trace.table("devices")["host"], trace.table("accounts")
     of_account = [
@@ -125,13 +125,13 @@ def _ranks(trace: _Trace) -> Tuple[Sequence[str], Sequence[int]]:
 
 
 def to_parquet(trace: _Trace, names: Sequence[str], directory: Union[str, "os.PathLike[str]"]) -> None:
-    """`allocations` a batch at a time, the others whole."""
+    """Writes `allocations` in batches, the other tables whole."""
     import pyarrow
     import pyarrow.compute
     import pyarrow.dataset
     import pyarrow.parquet
 
-    # It must be new, so that nothing of another recording is among it.
+    # The directory must be new: it must not contain files of another recording.
     _files.make_directory(pathlib.Path(directory))
     hosts, ranks = _ranks(trace)
     host_of, rank_of = pyarrow.array(hosts, pyarrow.string()), pyarrow.array(ranks, pyarrow.int64())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stood before recording began in a process under way, as PyTorch's caching allocator knows it."""
+"""Memory allocated before recording began, as listed by PyTorch's caching allocator."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Iterator, List, Tuple
 from . import _probe, _tensors
 
 
-# Whether the recording under way began in a process that had PyTorch: what it had of CPU tensors is not known then.
+# Whether torch was imported before the recording began. Earlier CPU tensors are then unknown.
 cpu_is_partial = False
 
 
 def note(probe: _probe.Probe) -> None:
-    """Tells the probe, which records already.
+    """Passes this memory to the probe, which already records.
 
-    All of it counts as of the first call: what the snapshot still shows and a thread frees in between is freed
-    after that, and what the snapshot shows and a thread has just allocated is known by its allocation.
+    All of it counts from the first call on. Other threads may allocate and free meanwhile: the probe sees such a
+    free later, and it has already recorded such an allocation.
     """
     global cpu_is_partial
     cpu_is_partial = "torch" in sys.modules
     collects = gc.isenabled()
-    # A collection in here would free memory in this thread, between its notes.
+    # A garbage collection here would free memory between the notes of this thread.
     gc.disable()
     try:
         probe.prior(_probe.PRIOR_PROCESS, _probe.NO_DEVICE, 0, cpu_is_partial, b"vramscope.start")
@@ -35,7 +35,7 @@ def note(probe: _probe.Probe) -> None:
 
 
 def cpu_tensor_bytes() -> int:
-    """Bytes of the CPU tensors that Python holds; each storage counts once."""
+    """Bytes of the CPU tensors that Python holds. Each storage counts once."""
     torch = sys.modules.get("torch")
     if torch is None:
         return 0
@@ -52,12 +52,12 @@ def _segments() -> List[Any]:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         return cuda.memory_snapshot() if cuda is not None and cuda.is_initialized() else []
-    except Exception:  # an allocator that cannot say: NVML's figure says how much there is
+    except Exception:  # an allocator without a snapshot; NVML still gives the total
         return []
 
 
 def _memory(segments: List[Any]) -> Iterator[Tuple[int, int, int, int]]:
-    """Kind, device, address and bytes; each segment before its blocks."""
+    """Yields kind, device, address and bytes; each segment comes before its blocks."""
     for segment in segments:
         device, address = segment["device"], segment["address"]
         yield _probe.PRIOR_SEGMENT, device, address, segment["total_size"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cell of a notebook code is of: IPython compiles each under a file name that says nothing to anybody.
+"""Maps code to the notebook cell that it came from: IPython compiles each cell under a meaningless file name.
 
-The recording under way gets a file PID.cells beside the live file (docs/FORMAT.md): for each cell its number, the name
-that it was compiled under, and its text. Reports then say ``In[5]:3`` and show the line.
+The current recording gets a file PID.cells beside the live file (docs/FORMAT.md), with the number, the compiled file
+name and the text of each cell. Reports then show ``In[5]:3`` and the line.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from . import _files, _probe
 
 
 class _Watch:
-    """What the recording under way has been told."""
+    """The cells that the current recording already contains."""
 
     def __init__(self) -> None:
         self.shell: Any = None
         self.directory: Optional[str] = None
         self.told: Dict[str, int] = {}  # number by file name
-        # How far IPython has counted when it says that a cell begins: to its number, newer ones to the next.
+        # When a cell begins, old versions of IPython have counted to its number, newer ones to the next.
         self.ahead = 0
 
 
@@ -29,7 +29,7 @@ _watch = _Watch()
 
 
 def watch() -> None:
-    """From here on the recording under way, and any later one, hears of cells. Nothing outside of IPython."""
+    """From now on adds cells to the current and any later recording. Does nothing outside IPython."""
     ipython = sys.modules.get("IPython")
     try:
         shell = ipython.get_ipython() if ipython is not None else None
@@ -40,16 +40,16 @@ def watch() -> None:
             shell.events.register("pre_run_cell", _before_cell)
             shell.events.register("post_run_cell", _after_cell)
         numbers = list(shell.compile._filename_map.values())
-        if numbers:  # the last is of the cell that runs
+        if numbers:  # the last one belongs to the running cell
             _watch.ahead = shell.execution_count - numbers[-1]
         _after_cell()
-    except Exception:  # another IPython than those we know: names stay as they are
+    except Exception:  # an unknown version of IPython: keep its file names
         return
 
 
 def _before_cell(info: Any = None) -> None:
-    # A cell can run for hours, and its process be killed. What it is compiled under is certain only afterwards:
-    # ipykernel makes the name of what was typed, IPython of what its magics made of that, and ends that with a newline.
+    # Write all candidates now: a cell can run for hours and its process can be killed, but the compiled name is certain
+    # only afterwards. ipykernel derives it from the typed text, IPython from the transformed text with a final newline.
     try:
         if info.silent or not info.store_history:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The console script `vramscope`: becomes the packaged program."""
+"""The console script `vramscope`: executes the packaged program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _paths
 
 
 def main() -> int:
-    """Replaces this Python by the program; returns only where that is impossible."""
+    """Replaces this Python process by the program; returns only on failure."""
     try:
         program = os.fspath(_paths.program())
         os.execv(program, ["vramscope", *sys.argv[1:]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Courtesy: gives the GPU memory of this process's tensors away for a while, and takes it back."""
+"""Courtesy: moves the tensors of this process from the GPU to host memory for a while, and back."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Type
 from . import _tensors, _torch_blocks
 from ._mem_report import readable_size
 
-# Two pinned buffers of this size carry everything, so that host memory is taken once and can be swapped.
+# All copies go through two pinned buffers of this size; the rest of the host memory can be swapped.
 _CHUNK = 32 << 20
-# So many reasons stand in an error; the rest is counted.
+# An error lists at most this many reasons, and the number of the others.
 _SHOWN_REASONS = 5
 
-# A storage's bytes are nowhere else while they are away: who holds some must not die with them.
+# Keeps moved storages alive if their Courtesy is deleted: the host copy is the only one.
 _holding: "Set[Courtesy]" = set()
 
 
 @dataclasses.dataclass(eq=False)
 class _Away:
-    """A storage whose bytes are in host memory."""
+    """A storage with its bytes in host memory."""
 
-    storage: Any  # torch.multiprocessing's weak reference: who drops the tensor meanwhile gets rid of it
+    storage: Any  # torch.multiprocessing's weak reference: the program may drop the tensor meanwhile
     bytes: int
     device: int
-    stream: int  # the one that the allocator handed the memory out on
-    host: Any  # a tensor of bytes
+    stream: int  # the stream of the allocation
+    host: Any  # a uint8 tensor
 
 
 @dataclasses.dataclass
@@ -44,7 +44,7 @@ class _Obstacle:
 
 
 class Courtesy:
-    """Moves the memory of all CUDA tensors to the host, in place, and back::
+    """Moves the memory of all CUDA tensors to the host and back, in place::
 
         courtesy = Courtesy()
         courtesy.yield_memory()   # other programs can use the GPU now
@@ -54,13 +54,14 @@ class Courtesy:
         with Courtesy():          # the same
             ...
 
-    It is the storages that are emptied and filled again, so tensors, views, gradients and what autograd keeps for
-    a backward stay what they are; nothing notices. While they are away, tensors must not be used. Memory that is
-    nobody's storage, or whose address somebody relies on (CUDA graphs, other processes), cannot be moved: then
-    nothing is, and the error says what stands in the way; `partial` leaves it where it is and moves the rest. The
-    context of CUDA and the workspaces of libraries stay. Where PyTorch finds no GPU it warns and does nothing.
+    Tensors, views, gradients and tensors saved by autograd stay valid, because only their storages are emptied and
+    filled again. No thread may use a tensor meanwhile.
 
-    `device_type` "cpu" moves CPU tensors instead, which frees nothing and shows that it works.
+    Some memory cannot be moved: allocations without a storage, and addresses that CUDA graphs or other processes use.
+    By default nothing is moved then, and a RuntimeError lists the reasons. With ``partial=True`` the rest is moved.
+    The CUDA context and library workspaces stay on the GPU. Without a GPU, Courtesy warns and does nothing.
+
+    `device_type` "cpu" moves CPU tensors instead; it frees nothing and serves tests.
     """
 
     def __init__(self, partial: bool = False, device_type: str = "cuda") -> None:
@@ -68,17 +69,17 @@ class Courtesy:
             raise ValueError(f"vramscope: Courtesy moves 'cuda' or 'cpu' tensors, not {device_type!r}")
         self.partial = partial
         self._kind = device_type
-        self._levels: List[List[_Away]] = []  # one a yield_memory()
-        self._blocks: List[int] = []  # of each `with` under way, the levels that there were before
+        self._levels: List[List[_Away]] = []  # one list for each yield_memory()
+        self._blocks: List[int] = []  # for each active `with`, the number of levels before it
         self._lock = threading.RLock()
 
     @property
     def bytes_away(self) -> int:
-        """Bytes that are in host memory now."""
+        """Bytes that are now in host memory."""
         return sum(away.bytes for level in self._levels for away in level)
 
     def yield_memory(self, partial: Optional[bool] = None) -> int:
-        """Gives the memory away; the bytes. What was already away stays so."""
+        """Moves the memory to the host; returns the bytes moved. Memory moved before stays on the host."""
         torch = _tensors.torch_or_error("Courtesy")
         partial = self.partial if partial is None else partial
         with self._lock:
@@ -92,7 +93,7 @@ class Courtesy:
             return sum(away.bytes for away in level)
 
     def restore(self) -> None:
-        """Takes back all that was given away. Where the GPU has no room for it, the rest stays away, unharmed."""
+        """Moves everything back. If the GPU is full, the rest stays on the host, unharmed."""
         with self._lock:
             self._restore_from(0)
 
@@ -114,7 +115,7 @@ class Courtesy:
         with self._lock:
             self._restore_from(self._blocks.pop())
 
-    # ---- away ----
+    # ---- to the host ----
 
     def _is_possible(self, torch: Any) -> bool:
         inside = getattr(torch._C, "_current_graph_task_id", lambda: -1)()
@@ -123,7 +124,7 @@ class Courtesy:
         if self._kind == "cpu":
             return True
         if not torch.cuda.is_available():
-            # A program that also runs where there is no GPU goes on there.
+            # The program may also run on machines without a GPU.
             warnings.warn(
                 "vramscope: Courtesy does nothing: PyTorch finds no GPU whose memory could be yielded",
                 RuntimeWarning,
@@ -131,7 +132,7 @@ class Courtesy:
             )
             return False
         if not _torch_blocks.is_ready(torch):
-            return False  # nothing was taken yet
+            return False  # nothing is allocated yet
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("vramscope: yield_memory() while a CUDA graph is captured: call it before or after")
         return True
@@ -150,7 +151,7 @@ class Courtesy:
                 f"vramscope: {readable_size(total)} do not fit into host memory, which has {readable_size(room)} "
                 "free; nothing was moved"
             )
-        # First all bytes out, which changes nothing, then all storages empty, which cannot fail for lack of room.
+        # Copy everything first, which changes nothing. Emptying storages afterwards cannot fail for lack of memory.
         level: List[_Away] = []
         with _Progress("to the host", total) as progress:
             carrier = _Carrier(torch, self._kind, progress)
@@ -172,17 +173,17 @@ class Courtesy:
 
     @staticmethod
     def _settle(torch: Any, storages: Dict[int, Any]) -> None:
-        """Waits for the GPU, and frees the workspaces of cuBLAS, which the next use of it makes again."""
+        """Waits for the GPU and frees the workspaces of cuBLAS, which its next use creates again."""
         caches = _torch_blocks.caches(torch)
         for device in sorted({*caches, *(storage.device.index or 0 for storage in storages.values())}):
             torch.cuda.synchronize(device)
-        # Those of a captured CUDA graph are at addresses that the graph has.
+        # A captured CUDA graph uses its workspaces by address.
         clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
         if clear is not None and not any(block.private for cache in caches.values() for block in cache.blocks):
             clear()
 
     def _sort(self, torch: Any, storages: Dict[int, Any]) -> Tuple[List[Tuple[Any, int, int]], List[_Obstacle]]:
-        """Storages that can be moved, with device and stream; and what cannot."""
+        """The movable storages with device and stream, and the reasons for the others."""
         caches = _torch_blocks.caches(torch) if self._kind == "cuda" else {}
         shared = _shared_with_processes()
         movable, obstacles = [], []
@@ -209,7 +210,7 @@ class Courtesy:
                 obstacles.append(_Obstacle(storage.nbytes(), reason))
             else:
                 movable.append((storage, device, block.stream if block is not None else 0))
-        # Back they come from the end on, the largest first, while there are large pieces.
+        # Restoring goes from the end: the largest first, while the GPU still has large free ranges.
         movable.sort(key=lambda entry: entry[0].nbytes())
         for device, cache in caches.items():
             if not cache.complete:
@@ -244,7 +245,7 @@ class Courtesy:
     def _bring_back(self, torch: Any, away: _Away, carrier: "_Carrier") -> None:
         storage = torch.UntypedStorage._new_with_weak_ptr(away.storage.cdata)
         if storage is None:
-            return  # the program has dropped its tensors
+            return  # the program dropped its tensors
         if storage.nbytes() not in (0, away.bytes):
             warnings.warn(
                 f"vramscope: a storage of {away.bytes} bytes was resized while it was away; it stays as it is",
@@ -267,7 +268,7 @@ class Courtesy:
 
 
 def _outside() -> int:
-    """The stacklevel, for the caller, of the first frame that is not this file's."""
+    """The stacklevel of the first frame outside this file, as seen by the caller."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         level, frame = level + 1, frame.f_back
@@ -275,18 +276,18 @@ def _outside() -> int:
 
 
 class _Carrier:
-    """Copies bytes between a device and the host, a chunk at a time; the next one travels while one is stored."""
+    """Copies bytes between a device and the host in chunks. The next chunk is transferred while one is stored."""
 
     def __init__(self, torch: Any, kind: str, progress: "_Progress") -> None:
         self._torch = torch
         self._progress = progress
         self._buffers: List[Any] = []
         self._turn = 0
-        self._waiting: Optional[Tuple[Any, Any, Any]] = None  # an event, the buffer, and where its bytes go
+        self._waiting: Optional[Tuple[Any, Any, Any]] = None  # an event, the buffer, and the destination of its bytes
         if kind == "cuda":
             try:
                 self._buffers = [torch.empty(_CHUNK, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
-            except RuntimeError:  # no pinned memory to be had: the driver copies from pageable, slowly
+            except RuntimeError:  # no pinned memory is available; pageable memory is slower
                 self._buffers = []
 
     def out(self, source: Any, host: Any) -> None:
@@ -312,7 +313,7 @@ class _Carrier:
             self._waiting = None
 
     def back(self, host: Any, target: Any) -> None:
-        """When this returns, the bytes are there."""
+        """Waits for the pending copies."""
         events: List[Any] = [None, None]
         for begin, end in _chunks(host.numel()):
             if not self._buffers:
@@ -333,7 +334,7 @@ class _Carrier:
 
 
 class _Progress:
-    """A line on a terminal, for work of more than a second."""
+    """A progress line on a terminal, for work of more than a second."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what
@@ -370,7 +371,7 @@ def _chunks(size: int) -> Iterator[Tuple[int, int]]:
 
 
 def _storages(torch: Any, kind: str) -> Dict[int, Any]:
-    """All storages with memory on devices of a kind, by identity: of tensors, of gradients, of autograd, bare."""
+    """All storages on devices of one type, by identity: of tensors, gradients and autograd, and without a tensor."""
     found: Dict[int, Any] = {}
     own = {
         away.host.untyped_storage()._cdata
@@ -383,7 +384,7 @@ def _storages(torch: Any, kind: str) -> Dict[int, Any]:
         try:
             if storage.device.type == kind and storage.nbytes() and storage.data_ptr() and storage._cdata not in own:
                 found.setdefault(storage._cdata, storage)
-        except Exception:  # a wrapper's
+        except Exception:  # the storage of a wrapper
             pass
 
     def add_tensor(tensor: Any) -> None:
@@ -409,7 +410,7 @@ def _storages(torch: Any, kind: str) -> Dict[int, Any]:
 
 
 def _bytes_of(torch: Any, storage: Any, kind: str, device: int) -> Any:
-    """The storage's bytes as a tensor of its own, whose version is nobody else's."""
+    """The bytes of a storage as a new tensor with its own version counter."""
     place = "cpu" if kind == "cpu" else f"{kind}:{device}"
     with torch.no_grad():
         return torch.empty(0, dtype=torch.uint8, device=place).set_(storage, 0, (storage.nbytes(),), (1,))
@@ -422,7 +423,7 @@ def _weak(torch: Any, storage: Any) -> Any:
 
 
 def _on(torch: Any, kind: str, away: _Away) -> Any:
-    """Where the memory was handed out: the allocator gives memory of a stream to that stream only."""
+    """The stream of each allocation: the allocator reuses memory on its own stream only."""
     if kind == "cpu":
         return _NOTHING
     with torch.cuda.device(away.device):
@@ -443,7 +444,7 @@ _NOTHING = _Nothing()
 
 
 def _shared_with_processes() -> Set[int]:
-    """Storages that torch.multiprocessing sent to, or got from, another process."""
+    """Storages that torch.multiprocessing shares with another process."""
     reductions = sys.modules.get("torch.multiprocessing.reductions")
     cache = getattr(reductions, "shared_cache", None)
     if cache is None:
@@ -469,7 +470,7 @@ def _refusal(obstacles: List[_Obstacle]) -> str:
 
 
 def _host_room() -> Optional[int]:
-    """Bytes of host memory that can be had, of the machine or of the control group; None where nobody says."""
+    """Available bytes of host memory, limited by the machine or the control group; None if unknown."""
     rooms = []
     for read in (_free_of_machine, _free_of_groups):
         try:
@@ -490,7 +491,7 @@ def _free_of_machine() -> Optional[int]:
 
 
 def _free_of_groups(root: str = "") -> Optional[int]:
-    """What the limits of this process's control groups, of either version, and of all above them leave."""
+    """Bytes left by the control groups (v1 or v2) of this process and by their ancestors."""
     rooms = []
     with open(f"{root}/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
         lines = file.read().splitlines()
@@ -503,7 +504,7 @@ def _free_of_groups(root: str = "") -> Optional[int]:
             cache = "total_inactive_file"
         else:
             continue
-        # In a container the path may be the host's: what is not there is passed over, up to the container's own.
+        # A container may show paths of the host. Skip missing folders, up to the container's own group.
         group = group.rstrip("/")
         while True:
             room = _room_in(f"{root}{mount}{group}", limit, usage, cache)
@@ -521,10 +522,10 @@ def _room_in(folder: str, limit: str, usage: str, cache: str) -> Optional[int]:
             return file.read()
 
     try:
-        most, used = int(text(limit)), int(text(usage))  # "max" is no number
+        most, used = int(text(limit)), int(text(usage))  # "max" raises
     except (OSError, ValueError):
         return None
-    # What the group has as a cache of files goes when somebody needs the room.
+    # The kernel drops the file cache of a group when memory is needed.
     cached = 0
     with contextlib.suppress(OSError, ValueError):
         for line in text("memory.stat").splitlines():

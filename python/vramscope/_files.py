@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that this package writes or deletes: for this user alone, and nobody's file but ours.
+"""All writing and deleting of files by this package. Files are private to this user.
 
-The rule of src/util/owned_file.h: no link is followed, and what stands there already must be a regular file of this
-user with one link.
+The rules are those of src/util/owned_file.h: follow no link; an existing file must be a regular file of this user
+with one link.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def _why_not_ours(info: os.stat_result) -> Optional[str]:
 
 
 def open_text(path: _Path, append: bool = False, newline: Optional[str] = None) -> TextIO:
-    """A file to write text into, emptied unless `append`; OSError where it is not ours to write."""
+    """Opens a text file for writing, emptied unless `append`. Raises OSError if the file breaks the rules."""
     path = os.fspath(path)
-    # Where a FIFO stands it is opened, or not, without waiting for its other end.
+    # O_NONBLOCK: opening a FIFO must not wait for its other end.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags | (os.O_APPEND if append else 0), 0o600)
     try:
@@ -50,25 +50,25 @@ def open_text(path: _Path, append: bool = False, newline: Optional[str] = None) 
 
 
 def make_directory(path: pathlib.Path) -> Tuple[int, int]:
-    """Makes a directory that was not there; what `remove_directory` knows it by."""
+    """Makes a new directory; returns the identity that `remove_directory` checks."""
     path.mkdir(0o700)
-    path.chmod(0o700)  # whatever the umask took
+    path.chmod(0o700)  # the umask may have removed bits
     info = path.lstat()
     return info.st_dev, info.st_ino
 
 
 def make_directories(path: _Path) -> None:
-    """Makes a directory and those above it, where they are not there."""
+    """Makes a directory and its missing parents."""
     os.makedirs(path, 0o700, exist_ok=True)
 
 
 def temporary_directory() -> pathlib.Path:
-    """A new directory that nobody else can enter."""
+    """A new directory that only this user can enter."""
     return pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
 
 
 def remove_directory(path: pathlib.Path, made: Optional[Tuple[int, int]] = None) -> None:
-    """Deletes a directory that this process made, with all in it; one that another put in its place stays."""
+    """Deletes a directory that this process made, with its content. A directory that replaced it stays."""
     try:
         info = path.lstat()
     except OSError:
@@ -77,17 +77,17 @@ def remove_directory(path: pathlib.Path, made: Optional[Tuple[int, int]] = None)
         return
     if made is not None and made != (info.st_dev, info.st_ino):
         return
-    # In one step it is no recording any more: nobody reads a part of it.
+    # The rename ends the recording in one step, so that nothing reads a part of it.
     aside = path.with_name(f".vramscope-gone-{secrets.token_hex(8)}")
     try:
         path.rename(aside)
     except OSError:
         aside = path
-    shutil.rmtree(aside, ignore_errors=True)  # by descriptors: it follows no link
+    shutil.rmtree(aside, ignore_errors=True)  # uses descriptors, so it follows no link
 
 
 def refuse_existing(path: pathlib.Path, overwrite: bool) -> None:
-    """An existing trace is replaced where that is wanted; anything else is somebody's file."""
+    """Raises unless `path` is free, or is a trace that may be replaced."""
     try:
         info = path.lstat()
     except OSError:

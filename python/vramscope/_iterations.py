@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of memory for every iteration of a training, while it runs."""
+"""Prints a table of memory for each training iteration, during the run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from . import _before, _files, _probe, _recording, _session
 from ._annotate import mark
 from ._reader import ReadError, Trace
 
-# Where the CSV files go, in the current directory.
+# The folder of the CSV files, in the current directory.
 OUTPUT_DIR = "./memory_csv_data/"
 
-# Name in the table, name in the CSV, and where the figure is in the answer of the command line. What is added
-# to the rows that old users know.
+# Row name, CSV name, and path of the figure in the JSON. These rows are new; pytorch-memory-profiler lacks them.
 _EXTRA_ROWS = (
     ("Peak allocated", "peak_allocated"),
     ("Current allocated", "current_allocated"),
@@ -29,7 +28,7 @@ _EXTRA_ROWS = (
     ("Before recording", "before_recording"),
 )
 
-# A row of the table: label, bytes or words, whether it is one of a list. None: an empty line.
+# A row of the table: label, bytes or text, whether it belongs to a list. None: an empty line.
 _Row = Optional[Tuple[str, Union[int, str], bool]]
 
 
@@ -41,21 +40,21 @@ class Figures:
     current_cached: int
     feature_maps: int
     intermediate_gradients: int
-    extra: Dict[str, int]  # by the CSV names of _EXTRA_ROWS
-    # The figure from before the recording has only what was freed since, or has a name.
+    extra: Dict[str, int]  # keys: the CSV names of _EXTRA_ROWS
+    # Of the memory from before the recording only parts are known: freed since, or named.
     before_is_partial: bool
-    weights: Dict[str, int]  # by the names of the model's parameters, in its order
+    weights: Dict[str, int]  # keys: names of the model's parameters, in model order
     gradients: Dict[str, int]
 
 
 def _storage_of(tensor: Any) -> Tuple[int, int]:
-    """Where the tensor's memory begins, and its bytes."""
+    """The address and the bytes of a tensor."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()
 
 
 class IterationProfiler:
-    """Prints what each iteration of a training took, by what the memory was for::
+    """Prints the memory of each training iteration by category::
 
         profiler = IterationProfiler(model, print_period=5, csv=True)
         for epoch in range(epochs):
@@ -64,31 +63,31 @@ class IterationProfiler:
                 profiler.record_stats()
             profiler.epoch_end()
 
-    All figures are of the iteration that just ended: peaks since the call before, and what is there now. They
-    come from the recording of this process, so nothing is hooked into the model. Parameters that share their
-    memory are one row.
+    A table shows the iteration that just ended: the peaks since the previous call, and the memory at its end. The
+    figures come from the recording of this process; the model gets no hooks. Parameters that share memory are one
+    row.
 
-    It reads the recording under way: of ``vramscope run``, `vramscope.start` or `vramscope.record`. Where there is
-    none, this process is recorded from here on into a temporary directory, as long as it runs. Memory from before
-    that has no name is the row `Before recording`; of CPU tensors that is known only once they are freed. With `csv`
-    there is a row of exact bytes for each table in ``./memory_csv_data/TIME.csv``.
+    The profiler reads the recording of ``vramscope run``, `vramscope.start` or `vramscope.record`. Without one, it
+    records this process into a temporary directory until the process ends. Unnamed memory from before that is the
+    row `Before recording`; earlier CPU tensors are known only once they are freed. With ``csv=True`` each table also
+    adds a row of exact bytes to ``./memory_csv_data/TIME.csv``.
 
-    A table costs a reading of the whole recording so far, in a process of its own: 80 ms of processor time at 100,000
-    events. Print few of a long training. An iteration without a table costs a mark, about a microsecond.
+    Each table reads the whole recording in another process: 80 ms of processor time at 100,000 events. Choose a large
+    `print_period` for a long training. An iteration without a table costs a mark, about a microsecond.
     """
 
     def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:
         if print_period < 1:
             raise ValueError("vramscope: print_period is 1 or more")
         _recording.join_or_begin()
-        # It may have begun before torch was there.
+        # The recording may have begun before torch was imported.
         _probe.load().look_at_python()
         self.model = model
         self.print_period = print_period
         self.csv = csv
         self.iteration = 0
         self.epoch = 1
-        # A name for each piece of memory: of several the last, at the place of the first.
+        # Shared memory gets the last name, at the position of the first.
         self._names: Dict[int, str] = {}
         self._parameters: Dict[str, Any] = {}
         for name, parameter in model.named_parameters():
@@ -105,7 +104,7 @@ class IterationProfiler:
             print(f"Logging data in {self.fname}")
 
     def record_stats(self) -> None:
-        """Ends an iteration, and prints its table if it is its turn."""
+        """Ends an iteration. Prints its table every `print_period` iterations."""
         self.iteration += 1
         due = self.iteration % self.print_period == 0
         live = self._live() if due else None
@@ -124,15 +123,15 @@ class IterationProfiler:
                 self._warn(f"{self.fname}: {error}")
 
     def epoch_end(self) -> None:
-        """Ends an epoch: iterations count from 1 again."""
+        """Ends an epoch; iterations are numbered from 1 again."""
         print(f"Epoch {self.epoch} finished")
         self.iteration = 0
         self.epoch += 1
 
-    # ---- what the recording says ----
+    # ---- figures of the recording ----
 
     def _live(self) -> Optional[pathlib.Path]:
-        # The one that was read so far may have ended.
+        # The previous recording may have ended.
         try:
             return _recording.join_or_begin()
         except (OSError, RuntimeError) as error:
@@ -140,7 +139,7 @@ class IterationProfiler:
             return None
 
     def _figures(self, live: pathlib.Path) -> Optional[Figures]:
-        # The names of native functions tell what on a GPU is a library's workspace; nothing else needs them.
+        # Only GPU workspaces of libraries are recognised by native function names.
         native_names = any(parameter.is_cuda for parameter in self._parameters.values())
         try:
             with Trace(live, native_names=native_names) as trace:
@@ -155,7 +154,7 @@ class IterationProfiler:
         return self._read(last, [row for row in answer.parameters if row["pid"] == os.getpid()])
 
     def _warn(self, message: str) -> None:
-        # A training does not stop for its profiler.
+        # A failing profiler must not stop the training.
         if not self._warned:
             _session.warn(f"no table: {message}", stacklevel=4)
         self._warned = True
@@ -172,7 +171,7 @@ class IterationProfiler:
             weights[name] = row.get("parameter") or _storage_of(parameter)[1]
             gradients[name] = row.get("gradient") or (0 if gradient is None else _storage_of(gradient)[1])
         return Figures(
-            # Without a caching allocator what is allocated is all there is.
+            # Without a caching allocator, allocated and reserved are the same.
             peak_cached=iteration["peak_reserved"] or iteration["peak_allocated"],
             current_cached=iteration["end_reserved"] or iteration["end_allocated"],
             feature_maps=iteration["activation_peak"],
@@ -192,7 +191,7 @@ class IterationProfiler:
 
     @staticmethod
     def _device(last: Dict[int, Dict[str, Any]], parameters: List[Dict[str, Any]]) -> int:
-        """The device that holds most of the parameters; the GPU with most in use where none is known."""
+        """The device with most of the parameters; if none are known, the GPU with most memory in use."""
         held: Dict[int, int] = {}
         for row in parameters:
             if row["index"] in last:
@@ -202,7 +201,7 @@ class IterationProfiler:
         used = {device: row["peak_allocated"] for device, row in last.items()}
         return int(max(used, key=lambda device: (device >= 0 and used[device] > 0, used[device])))
 
-    # ---- what people see ----
+    # ---- output ----
 
     def _rows(self, figures: Figures) -> List[_Row]:
         rows: List[_Row] = [
@@ -286,7 +285,7 @@ class IterationProfiler:
 
 
 def _readable(size: int) -> str:
-    """`512 B`, `4.0 KiB`, `857.4 MiB`."""
+    """Formats bytes: `512 B`, `4.0 KiB`, `857.4 MiB`."""
     if size < 1024:
         return f" {size} B"
     value = float(size)
@@ -297,7 +296,6 @@ def _readable(size: int) -> str:
     return f" {value:.1f} {unit}"
 
 
-# A recording from the first tensor on knows all of them, and what CUDA's context and the libraries took. This is
-# the last moment for it: the class itself takes a model.
+# Begin recording at import: the class takes a model, so later would miss its tensors and the CUDA context.
 if "torch" not in sys.modules:
     _recording.join_or_begin()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the recording of this process says of the instant."""
+"""Reads the current memory of this process from its recording."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Dict, NamedTuple, Optional, Set
 from . import _nvml, _probe
 from ._reader import Trace
 
-# Rows of the ledger.
+# Names of ledger entries.
 CONTEXT = "driver-owned: context"
 RM_INTERNAL = "RM-internal"
-# In no process's figure of NVML's.
+# NVML counts this for no process.
 MANAGED = "managed"
 
 _NO_STACK = "(no stack"
-# A recording that takes longer to read is left alone.
+# Give up on a recording that takes longer to read.
 _SECONDS = 60.0
 
 
 class Outside(NamedTuple):
-    """What the ledger has besides PyTorch's memory."""
+    """The memory of the ledger outside PyTorch's allocator."""
 
     rows: Dict[str, int]
     pytorch_bytes: int
-    #: Whether the rows have the driver's share apart that NVML's figure of a process lacks: it is known from the
-    #: first sample of the process on, and in the context's row until then.
+    #: Whether RM-internal memory is a row of its own. It is known from the first NVML sample of the process on, and
+    #: counts as context before.
     has_rm_internal: bool
 
 
 def session() -> Optional[str]:
-    """The live directory of this process's recording; None where it is not recorded."""
+    """The live directory of this process's recording; None if it is not recorded."""
     probe = _probe.current
     return probe.session_path() if probe is not None else None
 
 
 def read(live: str) -> Trace:
-    """The recording of this process as it is now."""
+    """Opens the recording of this process as it is now."""
     return Trace(live, limit_seconds=_SECONDS)
 
 
 def outside_pytorch(trace: Trace) -> Dict[str, Outside]:
-    """By the bare UUID of a GPU: this process's rows of the ledger that are not of PyTorch's allocator."""
+    """The ledger entries of this process outside PyTorch's allocator, by GPU UUID without prefix."""
     report = trace.report(at="end")
     uuids = {device["index"]: device["uuid"] for device in report.devices if device["uuid"]}
     apart = {row["index"] for row in report.rows if row.get("level2") == RM_INTERNAL}
@@ -63,11 +63,11 @@ def outside_pytorch(trace: Trace) -> Dict[str, Outside]:
 
 
 def lines_of(trace: Trace, addresses: Set[int]) -> Dict[int, str]:
-    """The user's line that allocated what is live at each of the addresses."""
+    """The user line that allocated each of the live addresses."""
     found: Dict[int, str] = {}
     if not addresses:
         return found
-    # As `end` is of this process: its last event.
+    # "end" is the last event of this process.
     now_ns = max(row["exit_ns"] for row in trace.table("processes") if row["pid"] == os.getpid())
     for batch in trace.allocations(between=(now_ns, now_ns), by=["line"]):
         columns = zip(batch["address"], batch["pid"], batch["backing"], batch["line"])

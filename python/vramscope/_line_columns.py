@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a line profile, and how they are named."""
+"""The columns of a line profile and their names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _METRICS = (
 _POOLS = ("all", "large_pool", "small_pool")
 _STATS = ("current", "peak", "allocated", "freed")
 
-# Fields of torch.cuda.memory_stats() that the probe counts, for each line exactly. (Active is what is allocated and
-# what streams still use of what was freed; the probe does not see the latter.)
+# Fields of torch.cuda.memory_stats() that the probe counts exactly for each line. (Active memory includes freed blocks
+# that streams still use; the probe does not see these.)
 _COUNTED: Dict[str, str] = {
     "reserved_bytes.all.current": "reserved",
     "reserved_bytes.all.peak": "peak_reserved",
@@ -37,14 +37,14 @@ for _metric in ("allocation", "active"):
     _COUNTED[f"{_metric}.all.allocated"] = "blocks_given"
     _COUNTED[f"{_metric}.all.freed"] = "blocks_back"
 
-# vramscope's own.
+# Columns that only vramscope has.
 OWN_COLUMNS: Dict[str, str] = {"hits": "hits", "net": "net", "gross": "gross", "growth": "grown"}
 
 
 class Column(NamedTuple):
     name: str
     heads: Tuple[str, str, str]
-    field: str  # of the probe's figures; "" where it is sampled
+    field: str  # a field of the probe's figures; "" for sampled columns
     is_bytes: bool
     is_signed: bool
 
@@ -54,7 +54,7 @@ class Column(NamedTuple):
 
 
 def parse(names: Union[str, Iterable[str]]) -> List[Column]:
-    """The columns of these names; a ValueError of one line for what is none."""
+    """The columns of these names. Raises ValueError for an unknown one."""
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, collections.abc.Iterable):

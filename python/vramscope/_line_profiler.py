@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LineProfiler: what each line of a function does to memory. The names are pytorch_memlab's."""
+"""LineProfiler: the memory of each line of a function. The names are those of pytorch_memlab."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _Profiled = TypeVar("_Profiled")
 
 
 class _Decorator(Protocol):
-    """Gives back what it gets: a function, a method or a class."""
+    """A decorator that returns the function, method or class that it gets."""
 
     def __call__(self, func: _Profiled) -> _Profiled: ...
 
 
 class _Function(NamedTuple):
-    number: int  # the probe's
+    number: int  # the device number of the probe
     code: types.CodeType
     name: str
     first_line: int
@@ -70,7 +70,7 @@ def _device_name(device: int) -> str:
 
 
 def _number_of(target: Target) -> int:
-    """The probe's number of a device; whether there is such a device is not asked."""
+    """The probe's number of a device. Does not check that the device exists."""
     if isinstance(target, bool):
         raise TypeError(f"vramscope: {target!r} is no device")
     if isinstance(target, int):
@@ -88,7 +88,7 @@ def _number_of(target: Target) -> int:
 
 
 def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
-    """The code objects of what people call a function, with their names; none for what is not made in Python."""
+    """The code objects of a callable, with their names; empty if it is not written in Python."""
     if isinstance(function, types.CodeType):
         return [(function, getattr(function, "co_qualname", function.co_name))]
     if isinstance(function, type):
@@ -107,7 +107,7 @@ def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
         else:
             break
     if not hasattr(function, "__code__"):
-        # A module is called through its forward, other objects through __call__.
+        # Modules run forward, other objects __call__.
         for name in ("forward", "__call__"):
             method = getattr(type(function), name, None)
             if isinstance(method, types.FunctionType):
@@ -147,11 +147,11 @@ def _source(code: types.CodeType) -> List[str]:
 
 
 class _Samples:
-    """Fields of memory_stats() that the probe does not count, read after the first executions of each line."""
+    """Fields of memory_stats() that the probe does not count. They are read after the first executions of each line."""
 
     def __init__(self) -> None:
         self.devices: List[int] = []
-        self.most: Dict[Tuple[int, int, int], Dict[str, int]] = {}  # function, line, n-th device
+        self.most: Dict[Tuple[int, int, int], Dict[str, int]] = {}  # key: function, line, index of the device
 
     def take(self, function: int, line: int) -> None:
         torch = sys.modules.get("torch")
@@ -174,9 +174,11 @@ class LineProfiler:
             train_step()
         profiler.print_stats()
 
-    A line has the figures of all that happened from its first instruction to the next line's, what it calls
-    included, in all threads. `target_gpu` is a device (0, "cuda:1", "cpu") or several. Nothing of PyTorch's counters
-    is reset, no cache is emptied, CUDA is not initialised. Without a GPU, CPU tensors are profiled.
+    The figures of a line, in bytes, cover everything from its first instruction to the next line, including
+    called functions, in all threads. `target_gpu` is a device (0, "cuda:1", "cpu") or a list of devices; without a
+    GPU, CPU tensors are profiled. A ValueError names a device that does not exist.
+
+    The profiler resets no counters of PyTorch, empties no cache and does not initialise CUDA.
     """
 
     def __init__(self, *functions: Any, target_gpu: Union[Target, Sequence[Target]] = 0) -> None:
@@ -184,19 +186,19 @@ class LineProfiler:
         self._targets = [_number_of(target) for target in targets]
         if not self._targets:
             raise ValueError("vramscope: LineProfiler needs a device to look at")
-        # By the code's id: code of one look is equal wherever it stands, as that of a cell that is run again.
+        # Keyed by id: equal code objects compare equal, for example those of a cell that runs twice.
         self._functions: Dict[int, _Function] = {}
         self._samples = _Samples()
         self._state = _State()
         self._remarks: List[str] = []
         self._given: Dict[int, Tuple[int, int]] = {}
-        # What the probe keeps of the functions goes with the profiler.
+        # The probe forgets the functions when the profiler is deleted.
         self._finalizer = weakref.finalize(self, _forget, self._state, self._functions)
         self._finalizer.atexit = False
         for function in functions:
             self.add_function(function)
 
-    # ---- what is profiled -----------------------------------------------------------------------------------------
+    # ---- functions ------------------------------------------------------------------------------------------------
 
     @property
     def enabled(self) -> bool:
@@ -209,7 +211,7 @@ class LineProfiler:
 
     @target_gpu.setter
     def target_gpu(self, target: Target) -> None:
-        """From here on, also within a profiled function, figures are of that device."""
+        """Profiles that device from now on, also inside a running function."""
         targets = [_number_of(target), *self._targets[1:]]
         if not self.enabled:
             self._targets = targets
@@ -219,7 +221,7 @@ class LineProfiler:
             self._aim()
 
     def add_function(self, function: Any) -> None:
-        """Profiles it too: a function, method, class (all of its methods), module or code object."""
+        """Also profiles a function, method, class (all of its methods), module or code object."""
         found = _codes(function)
         if not found:
             warnings.warn(
@@ -231,7 +233,7 @@ class LineProfiler:
             self.add_code(code, name)
 
     def add_code(self, code: types.CodeType, name: str, source: Optional[Sequence[str]] = None) -> None:
-        """Profiles a code object under a name; `source` are its lines where no file has them."""
+        """Profiles a code object under a name. `source` are its lines if they are in no file."""
         if id(code) in self._functions:
             return
         lines = list(source) if source is not None else _source(code)
@@ -268,7 +270,7 @@ class LineProfiler:
             _stop(self._state, self._functions)
 
     def clear(self) -> None:
-        """Forgets the figures and the functions."""
+        """Forgets all figures and functions."""
         with _line_tracer.get().lock:
             _remove(self._state, self._functions)
             self._samples.most.clear()
@@ -283,7 +285,7 @@ class LineProfiler:
     # ---- devices --------------------------------------------------------------------------------------------------
 
     def _available(self, targets: List[int]) -> List[int]:
-        """These devices, or the CPU in their place where PyTorch sees no GPU; ValueError if it sees others."""
+        """These devices, or the CPU if PyTorch sees no GPU. Raises ValueError if PyTorch sees only other GPUs."""
         torch = torch_or_error("LineProfiler")
         if all(device == _line_tracer.CPU for device in targets):
             return targets
@@ -302,7 +304,7 @@ class LineProfiler:
         return targets
 
     def _aim(self) -> None:
-        """Has the probe watch the devices, and the functions' figures be of them."""
+        """Makes the probe count the functions' memory on these devices."""
         tracer = _line_tracer.get()
         for index, device in enumerate(self._targets):
             stats = _stats(device)
@@ -316,7 +318,7 @@ class LineProfiler:
         self._samples.devices = list(self._targets)
 
     def _check_figures(self) -> None:
-        """Where PyTorch gave out blocks and the probe saw none, the figures are worth nothing: it is said."""
+        """Warns if PyTorch allocated blocks that the probe did not see: all figures are then wrong."""
         tracer = _line_tracer.get()
         for device, (by_torch, by_probe) in self._given.items():
             now = _stats(device).get("allocation.all.allocated", 0)
@@ -333,10 +335,11 @@ class LineProfiler:
     # ---- results --------------------------------------------------------------------------------------------------
 
     def display(self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> RecordsDisplay:
-        """The figures as a table, which a notebook shows and `str()` makes text of.
+        """Returns the figures as a table. A notebook shows it; `str()` formats it as text.
 
-        `func` is a function, a qualified name or several; None is all. `columns` are fields of
-        torch.cuda.memory_stats() ("allocated_bytes.all.peak"), and "hits", "net", "gross" and "growth".
+        `func` is a function, a qualified name or a list of these; None means all. `columns` are fields of
+        torch.cuda.memory_stats() ("allocated_bytes.all.peak"), and "hits", "net", "gross" and "growth". A
+        ValueError names an unknown column.
         """
         wanted = parse(columns)
         names = self._chosen(func)
@@ -350,7 +353,7 @@ class LineProfiler:
     def print_stats(
         self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS, stream: Optional[TextIO] = None
     ) -> None:
-        """Writes the table of `display` to `stream`, by default to standard output."""
+        """Writes the table of `display` as text to `stream`, by default to standard output."""
         (sys.stdout if stream is None else stream).write(str(self.display(func, columns)))
 
     def _chosen(self, func: Any) -> Optional[Set[Any]]:
@@ -392,7 +395,7 @@ class LineProfiler:
 
 
 class _State:
-    """Outlives the profiler until the probe has forgotten its functions."""
+    """The part that lives until the probe has forgotten the functions of a deleted profiler."""
 
     enabled = False
 
@@ -445,14 +448,14 @@ def _global_profiler() -> LineProfiler:
 
 
 def clear_global_line_profiler() -> None:
-    """Forgets what `profile` and `profile_every` have profiled so far, and the functions."""
+    """Forgets the functions and figures of `profile` and `profile_every`."""
     if _global is not None:
         _global.disable()
         _global.clear()
 
 
 def set_target_gpu(gpu_id: Target) -> None:
-    """Has `profile` and `profile_every` look at that device from here on; also within a profiled function."""
+    """Makes `profile` and `profile_every` profile that device from now on, also inside a running function."""
     _global_profiler().target_gpu = gpu_id
 
 
@@ -472,7 +475,7 @@ def profile(func: _Profiled, columns: _Columns = DEFAULT_COLUMNS) -> _Profiled: 
 
 
 def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
-    """Profiles a function, method or class, and prints its table when the interpreter ends, also after Ctrl-C.
+    """Profiles a function, method or class. Prints its table when the interpreter ends, also after Ctrl-C.
 
     ::
 
@@ -491,7 +494,7 @@ def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
 
 
 def _print(profiler: LineProfiler, func: Any, columns: _Columns) -> None:
-    """One table of several that a program prints: with a name if it is empty, and a line between them."""
+    """Prints one of several tables, followed by an empty line. An empty table gets the function's name."""
     table = profiler.display(func, columns)
     name = "" if table.tables else f"## {getattr(func, '__qualname__', func)}\n\n"
     sys.stdout.write(f"{name}{table}\n")
@@ -502,13 +505,13 @@ def _print_at_exit(profiler: LineProfiler, func: Any, columns: _Columns) -> None
         _print(profiler, func, columns)
         sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # nobody reads any more
+        pass  # the reader closed the pipe
 
 
 def profile_every(
     output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS
 ) -> _Decorator:
-    """Profiles a function and prints its table after every `output_interval` calls; `enable=False`: does nothing."""
+    """Profiles a function and prints its table after every `output_interval` calls, unless `enable` is False."""
     if not isinstance(output_interval, int) or output_interval < 1:
         raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more: @profile_every(10)")
     parse(columns)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for the probe's part of the line profiler where the probe cannot be: PyTorch's counters are read at the
-ends of lines. What comes and goes within a line is not seen; nothing is reset for it."""
+"""Replaces the probe's part of the line profiler where the probe cannot be loaded: it reads PyTorch's counters at the
+end of each line. It misses memory that is allocated and freed within one line, and it resets no counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 _FUNCTION_FIELDS, _LINE_FIELDS = 4, 13
 _NO_PEAK = -(1 << 63)
 _CPU = 16
-# Of memory_stats(): what a line's figures are made of.
+# Fields of memory_stats() that the figures of a line come from.
 _READ = (
     "allocated_bytes.all.current",
     "reserved_bytes.all.current",
@@ -51,12 +51,12 @@ class _Function:
 class _Call:
     def __init__(self, code: types.CodeType, line: int, is_resumed: bool) -> None:
         self.code, self.line, self.is_resumed = code, line, is_resumed
-        self.is_new = not is_resumed  # no line began in it yet but that of its start
+        self.is_new = not is_resumed  # no line has begun since the call
         self.readings: Dict[int, _Reading] = {}
 
 
 class SampledProbe:
-    """The functions that the probe gives to `_line_tracer`."""
+    """Has the same functions as the probe for `_line_tracer`."""
 
     def __init__(self) -> None:
         self._functions: Dict[int, _Function] = {}
@@ -133,7 +133,7 @@ class SampledProbe:
         for function in self._functions.values():
             if function.code is code and function.is_enabled:
                 for whole, lines in function.figures:
-                    # Which blocks were left is not known.
+                    # The remaining blocks are unknown.
                     whole[0], whole[3] = whole[0] + 1, whole[3] + 1
                     whole[1] = max(whole[1], *(line[1] for line in lines))
 
@@ -159,7 +159,7 @@ class SampledProbe:
     def stop_trace(self, everywhere: int) -> None:
         sys.settrace(None)
 
-    # ---- what is asked for ----
+    # ---- results ----
 
     def add(self, code: types.CodeType, first_line: int, line_count: int, targets: int) -> int:
         self._next += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a line profile: text as pytorch_memlab's users know it, and HTML with bars for notebooks."""
+"""The table of a line profile: text in the layout of pytorch_memlab, and HTML with bars for notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EMPTY = "No data collected"
 class Line:
     number: int
     code: str
-    values: List[Optional[int]]  # by column; None: never executed, or not known
+    values: List[Optional[int]]  # one for each column; None: never executed, or unknown
 
 
 @dataclasses.dataclass
@@ -42,7 +42,7 @@ def _text(column: Column, value: Optional[int]) -> str:
 
 
 class RecordsDisplay:
-    """A line profile to look at: `str()` is the text, a notebook shows a table."""
+    """The result of a line profile. `str()` is its text; a notebook shows a table."""
 
     def __init__(self, tables: Sequence[FunctionTable], columns: Sequence[Column], show_device: bool) -> None:
         self.tables = list(tables)
@@ -123,7 +123,7 @@ class RecordsDisplay:
         return "".join(out)
 
     def to_dict(self) -> Dict[str, Any]:
-        """Exact numbers: bytes, executions; None where a line was never executed."""
+        """Exact numbers, in bytes or executions; None for a line that never ran."""
         return {
             "schema": "vramscope.lines/1",
             "functions": [
@@ -146,7 +146,7 @@ class RecordsDisplay:
         }
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame with a row for each line, where pandas is installed."""
+        """A pandas.DataFrame with a row for each line. Needs pandas."""
         try:
             import pandas
         except ImportError:

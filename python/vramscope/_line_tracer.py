@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line profiler's way to the interpreter's events and to the probe, which counts.
+"""Connects the interpreter's events to the probe, which counts for the line profiler.
 
-One for the process: profilers share it. A function's events go straight to the probe's C functions; other code
-runs as without it from Python 3.12 on (before, a trace function sees its calls).
+All profilers of the process share one tracer. The events of profiled functions call C functions of the probe. From
+Python 3.12 on other code runs at full speed; with older versions a trace function sees its calls.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Figures = Dict[str, int]
 
 
 class FunctionFigures(NamedTuple):
-    """A function on one device: what is known of the whole, and of each line that was executed."""
+    """A function on one device: its total, and the figures of each executed line."""
 
     whole: Figures
     lines: Dict[int, Figures]
@@ -51,7 +51,7 @@ class FunctionFigures(NamedTuple):
 class _Monitoring:
     """Python 3.12 and later: events of the chosen code objects alone."""
 
-    # Those that debuggers, coverage, profilers and optimizers do not take by custom come first.
+    # First try the ids that are not reserved for debuggers, coverage, profilers and optimizers.
     _TOOLS = (4, 3, 5, 2, 1, 0)
 
     def __init__(self, probe: Any) -> None:
@@ -80,7 +80,7 @@ class _Monitoring:
         }
         for event, function in self._callbacks.items():
             monitoring.register_callback(tool, event, function)
-        # These two cannot be had of one code object alone.
+        # These two events cannot be enabled for single code objects.
         monitoring.set_events(tool, events.PY_UNWIND | events.PY_THROW)
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class _Monitoring:
 
 
 class _Tracing:
-    """Before 3.12: a trace function in C, in all threads. One that stood there before is called by it."""
+    """Before 3.12: a trace function in C, in all threads. It calls a previously set trace function."""
 
     def __init__(self, probe: Any) -> None:
         self._probe = probe
@@ -109,7 +109,7 @@ class _Tracing:
     def start(self) -> None:
         self._before = sys.gettrace()
         self._threads_before = getattr(threading, "_trace_hook", None)
-        # Nobody can say what stands in other threads, but where nothing stands here there is nothing.
+        # The trace functions of other threads are unknown. If this thread has none, assume that they have none.
         self._everywhere = self._before is None and self._threads_before is None
 
         def trace_new_thread(frame: types.FrameType, event: str, argument: Any) -> None:
@@ -122,7 +122,7 @@ class _Tracing:
     def stop(self) -> None:
         if getattr(threading, "_trace_hook", None) is self._hook:
             threading.settrace(self._threads_before)  # type: ignore[arg-type, unused-ignore]
-        # Another tool may have put itself in place meanwhile.
+        # Another tool may have set its own function meanwhile.
         now = sys.gettrace()
         if now is self._before or now is getattr(self._probe, "tracer", self._before):
             self._probe.stop_trace(int(self._everywhere))
@@ -136,17 +136,17 @@ class _Tracing:
 
 
 class Tracer:
-    """What profilers share: which devices are watched, which code objects give events."""
+    """The state that profilers share: watched devices, and code objects with events."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.probe = _functions()
         self._events = _Monitoring(self.probe) if sys.version_info >= (3, 12) else _Tracing(self.probe)
-        self._codes: Dict[int, int] = {}  # by id: how many profilers want its events
+        self._codes: Dict[int, int] = {}  # key: id of the code; value: number of profilers that want its events
         self._profilers = 0
 
     def begin(self) -> None:
-        """One more profiler is at work."""
+        """Counts an active profiler."""
         if self._profilers == 0:
             self._events.start()
         self._profilers += 1
@@ -158,7 +158,7 @@ class Tracer:
             self.probe.unwatch()
 
     def watch(self, device: int, allocated: int, reserved: int) -> bool:
-        """From now on that device is watched; what it holds at this instant. False where it is already."""
+        """Watches a device from now on, beginning with its current bytes. False if it is watched already."""
         return bool(self.probe.watch(device, allocated, reserved))
 
     def enable(self, number: int, code: types.CodeType) -> None:
@@ -175,7 +175,7 @@ class Tracer:
             self._events.remove(code)
 
     def read(self, number: int, targets: int) -> List[FunctionFigures]:
-        """What was counted, for each of the function's devices."""
+        """The counts of a function on each of its devices."""
         values = memoryview(self.probe.read(number)).cast("q").tolist()
         size = len(values) // targets
         found = []
@@ -185,7 +185,7 @@ class Tracer:
             step = len(_LINE_FIELDS)
             first = at + len(_FUNCTION_FIELDS)
             for line, begin in enumerate(range(first, at + size, step)):
-                # A call that was resumed and left in the same line has no hit, and its figures all the same.
+                # A call that resumes and leaves in the same line counts no hit, but its figures count.
                 if values[begin] or values[begin + 1] != NO_PEAK:
                     lines[line] = dict(zip(_LINE_FIELDS, values[begin : begin + step]))
             found.append(FunctionFigures(whole, lines))
@@ -193,7 +193,7 @@ class Tracer:
 
 
 def _functions() -> Any:
-    """The probe's, or where it cannot be in this process, their stand-ins."""
+    """The functions of the probe, or their replacement if it cannot be loaded."""
     why = _why_not()
     if not why:
         try:
@@ -217,7 +217,7 @@ def _functions() -> Any:
 
 
 def _why_not() -> str:
-    """Why the probe cannot count here; empty where it can."""
+    """Why the probe cannot count here; empty if it can."""
     if sys.implementation.name != "cpython":
         return f"this Python is {sys.implementation.name}"
     is_gil_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
@@ -230,7 +230,7 @@ _tracer: Optional[Tracer] = None
 
 
 def get() -> Tracer:
-    """The tracer of this process; loads the probe where it is not there."""
+    """The tracer of this process. Loads the probe if necessary."""
     global _tracer
     if _tracer is None:
         _tracer = Tracer()

@@ -37,9 +37,9 @@ def load_ipython_extension(ipython: Any) -> None:
 class VramscopeMagics(Magics):
     @magic_arguments()
     @argument("--function", "-f", metavar="FUNC", action="append", default=[], help="""A function to profile, also one
-              that the cell defines. Can be given several times. Without it: the own lines of what is run.""")
-    @argument("--column", "-c", metavar="COLUMN", action="append", default=[], help="""A further column: a field of
-              torch.cuda.memory_stats(), hits, net, gross or growth. Can be given several times.""")
+    that the cell defines. Can be given several times. Without it, the lines of the cell itself are profiled.""")
+    @argument("--column", "-c", metavar="COLUMN", action="append", default=[], help="""Add a column: a field of
+    torch.cuda.memory_stats(), hits, net, gross or growth. Can be given several times.""")
     @argument("-D", "--no_default_columns", action="store_true", help="Without " + ", ".join(DEFAULT_COLUMNS))
     @argument("-r", "--return-profiler", action="store_true", help="Return the LineProfiler, print nothing")
     @argument("-g", "--gpu", metavar="DEVICE", default="0", help="The device: a GPU's number, or cpu")
@@ -50,7 +50,7 @@ class VramscopeMagics(Magics):
     @needs_local_scope
     @no_var_expand
     def mlrun(self, line: str = "", cell: Optional[str] = None, local_ns: Optional[Dict[str, Any]] = None) -> Any:
-        """Run a statement or a cell and show what each line of a function did to memory."""
+        """Run a statement or a cell and show the memory of each line of a function."""
         arguments = parse_argstring(self.mlrun, line)
         columns = ([] if arguments.no_default_columns else list(DEFAULT_COLUMNS)) + arguments.column
         text = cell if cell is not None else _statement(line, arguments.statement)
@@ -74,7 +74,7 @@ class VramscopeMagics(Magics):
         try:
             self._run(code, local_ns)
         except BaseException:
-            # Where memory ran out is what people want to see.
+            # After an error too: the line that ran out of memory matters most.
             _dump(profiler, columns, path)
             if not arguments.quiet:
                 display(profiler.display(columns=columns))
@@ -92,12 +92,12 @@ class VramscopeMagics(Magics):
     @argument("-q", "--quiet", action="store_true", help="Show nothing; return nothing but what -r asks for")
     @cell_magic
     def vram(self, line: str, cell: str) -> Any:
-        """Run the cell, then show what it allocated, its peak, what it left behind, and the time between."""
+        """Run the cell, then show its allocations, its peak, the memory it left allocated, and its time."""
         arguments = parse_argstring(self.vram, line)
         try:
             devices = [_device(arguments.gpu)] if arguments.gpu is not None else _all_devices()
             usage = _measure(lambda: self.shell.run_cell(cell), devices)
-        except (ValueError, RuntimeError) as error:  # those of the cell are shown by run_cell
+        except (ValueError, RuntimeError) as error:  # errors of the cell itself are shown by run_cell
             raise UsageError(str(error)) from None
         if arguments.return_usage:
             return usage
@@ -106,7 +106,7 @@ class VramscopeMagics(Magics):
         return None
 
     def _compiled(self, text: str) -> types.CodeType:
-        # IPython keeps the source under that name, for tables and tracebacks.
+        # Tables and tracebacks find the source in IPython under this name.
         text = self.shell.input_transformer_manager.transform_cell(text)
         name = self.shell.compile.cache(text)
         return compile(text, name, "exec")
@@ -140,7 +140,7 @@ def _device(text: str) -> Any:
 
 
 def _writable(name: Optional[str]) -> Optional[str]:
-    """The file of -T, which is looked at before anything runs."""
+    """The file of -T, checked before anything runs."""
     if name is None:
         return None
     path = os.path.expanduser(name[1:-1] if name[0] == name[-1] and name[0] in "\"'" else name)
@@ -158,7 +158,7 @@ def _dump(profiler: LineProfiler, columns: Sequence[str], path: Optional[str]) -
 
 
 def _statement(line: str, words: Optional[Sequence[str]]) -> str:
-    """The end of the line, as it was typed: IPython's words have lost the blanks between them."""
+    """The rest of the line as it was typed. IPython's parsed words have lost the spaces."""
     rest = len("".join("".join(words or []).split()))
     begin = len(line)
     while rest > 0:
@@ -168,7 +168,7 @@ def _statement(line: str, words: Optional[Sequence[str]]) -> str:
 
 
 def _nested(code: types.CodeType, prefix: str = "") -> Iterator[Tuple[types.CodeType, str]]:
-    """The functions that a code object defines, with their paths: `f`, `Class.method`."""
+    """The functions that a code object defines, with their qualified names: `f`, `Class.method`."""
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
             path = prefix + constant.co_name
@@ -178,7 +178,7 @@ def _nested(code: types.CodeType, prefix: str = "") -> Iterator[Tuple[types.Code
 
 # ---- %%vram -------------------------------------------------------------------------------------------------------
 
-_PERIOD = 0.002  # seconds between two points of the picture, at least
+_PERIOD = 0.002  # shortest time in seconds between two points
 _MOST_POINTS = 2000
 _WIDTH, _HEIGHT = 560, 90
 
@@ -189,7 +189,7 @@ def _all_devices() -> List[Any]:
 
 
 class _Points(threading.Thread):
-    """Looks at what devices hold, again and again."""
+    """Samples the memory of devices."""
 
     def __init__(self, devices: Sequence[int]) -> None:
         super().__init__(name="vramscope %%vram", daemon=True)
@@ -210,7 +210,7 @@ class _Points(threading.Thread):
         while not self._ended.wait(self._period):
             self.look()
             if len(self.times) > _MOST_POINTS:
-                # A long cell: half of the points, half as often.
+                # A long cell: keep every second point and halve the rate.
                 self.times[:] = self.times[::2]
                 for values in self.values:
                     values[:] = values[::2]
@@ -223,7 +223,7 @@ class _Points(threading.Thread):
 
 
 class DeviceUsage:
-    """What a cell did on a device, in bytes."""
+    """The memory of a cell on one device, in bytes."""
 
     def __init__(self, device: str, whole: Dict[str, int], line: Dict[str, int], points: List[int]) -> None:
         self.device = device
@@ -245,7 +245,7 @@ class DeviceUsage:
 
 
 class CellUsage:
-    """What `%%vram` shows: `devices`, and `times` of their points in seconds."""
+    """The result of `%%vram`: `devices`, and the `times` of their points in seconds."""
 
     def __init__(self, devices: List[DeviceUsage], times: List[float]) -> None:
         self.devices = devices
@@ -292,7 +292,7 @@ def _measure(run: Any, devices: Sequence[Any]) -> CellUsage:
         run()
 
     with LineProfiler(cell, target_gpu=list(devices)) as profiler:
-        numbers = profiler._targets  # the CPU, where PyTorch sees no GPU
+        numbers = profiler._targets  # the CPU if PyTorch sees no GPU
         points = _Points(numbers)
         points.look()
         points.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report of `MemReporter`: plain data that keeps no tensor alive, and how people read it."""
+"""The report of `MemReporter`: plain data that keeps no tensor alive, and its text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 RULE = 79
 _NAME, _SIZE, _MEMORY = 40, 20, 10
 
-# Rows whose names say who they are; all others are told by what they look like.
+# Rows that a comparison matches by name. Others are matched by class, shape, type and line.
 _NAMED = ("parameter", "gradient", "buffer", "optimizer state")
-# Blocks without a tensor, a line each, before the rest is one line.
+# At most this many lines list blocks without a tensor.
 _SHOWN_BLOCKS = 10
 
 
 def readable_size(num_bytes: float) -> str:
-    """`512.00B`, `4.00K`, `10.01M`: 1024-based, two decimals; nothing for nan."""
+    """Formats bytes: `512.00B`, `4.00K`, `10.01M`, with powers of 1024; empty for nan."""
     if math.isnan(num_bytes):
         return ""
     size = float(num_bytes)
@@ -46,13 +46,13 @@ class Row:
     dtype: str
     shape: Tuple[Any, ...]
     numel: int
-    bytes: int  # device memory of its storage; 0 where another row has it
-    storage_bytes: int  # of the storage, as it was asked for
+    bytes: int  # device memory of its storage; 0 if another row counts it
+    storage_bytes: int  # requested bytes of the storage
     address: int
-    owner: str = ""  # the row that has the storage's bytes, if that is another one
+    owner: str = ""  # the row that counts the storage, if it is another one
     saved_by: str = ""  # nodes of autograd's graphs that keep the storage: "MulBackward0.self"
-    line: str = ""  # the user's line that allocated it, where that is recorded
-    external: bool = False  # memory of somebody else's: CuPy, another process
+    line: str = ""  # the user line that allocated it, if recorded
+    external: bool = False  # memory that another library or process allocated
 
     def label(self, verbose: bool) -> str:
         name = self.name
@@ -63,24 +63,24 @@ class Row:
         return name
 
     def text(self, verbose: bool) -> str:
-        """What a report shows: what autograd alone holds has no better name than the line that made it."""
+        """The displayed name. A tensor that only autograd holds shows the line that made it."""
         shows_line = self.line and (self.kind == "autograd" or (verbose and self.kind not in _NAMED))
         return self.label(verbose) + (f", {self.line}" if shows_line else "")
 
 
 @dataclasses.dataclass
 class Blocks:
-    """Live blocks of PyTorch's allocator that no tensor explains, alike in size and in what is known of them."""
+    """Live blocks of PyTorch's allocator without a tensor, of one size and one description."""
 
     count: int
-    bytes: int  # of all
+    bytes: int  # of all blocks
     what: str
     line: str
 
 
 @dataclasses.dataclass
 class Part:
-    """Bytes of the process outside of PyTorch's allocator."""
+    """Bytes of the process outside PyTorch's allocator."""
 
     name: str
     bytes: int
@@ -90,16 +90,16 @@ class Part:
 class DeviceReport:
     device: str
     rows: List[Row] = dataclasses.field(default_factory=list)
-    #: Figures of PyTorch's allocator; None for devices that have none.
+    #: Figures of PyTorch's allocator; None for devices without one.
     allocated: Optional[int] = None
     requested: Optional[int] = None
     pending: int = 0
     cached: int = 0
     fragmentation: int = 0
     reserved: Optional[int] = None
-    private: int = 0  # of the live blocks, those of CUDA graphs and memory pools
+    private: int = 0  # live blocks that belong to CUDA graphs and memory pools
     blocks: List[Blocks] = dataclasses.field(default_factory=list)
-    #: NVML's figure of this process, and what it is besides `reserved`.
+    #: NVML's figure of this process, and the memory besides `reserved`.
     nvml: Optional[int] = None
     outside: List[Part] = dataclasses.field(default_factory=list)
     remarks: List[str] = dataclasses.field(default_factory=list)
@@ -118,7 +118,7 @@ class DeviceReport:
 
     @property
     def total(self) -> int:
-        """All that the report explains: NVML's figure where there is one."""
+        """The total that the report explains: NVML's figure, if there is one."""
         inside = self.tensor_bytes + self.autograd_bytes + self.block_bytes
         return inside + self.pending + self.cached + self.fragmentation + sum(part.bytes for part in self.outside)
 
@@ -136,9 +136,10 @@ class DeviceReport:
 
 
 class Report:
-    """What `MemReporter.snapshot()` and `report()` give: `print(report)`, `to_json()`, `diff(later)`.
+    """The result of `MemReporter.snapshot()` and `report()`: plain data, with sizes in bytes.
 
-    ``devices`` maps names as ``"cuda:0"`` to what is on them.
+    ``devices`` maps names like ``"cuda:0"`` to their content. ``print(report)`` shows the text, `to_json` gives
+    exact bytes, `diff` compares with a later report.
     """
 
     def __init__(self, devices: Dict[str, DeviceReport], verbose: bool = False) -> None:
@@ -147,7 +148,7 @@ class Report:
         self._only: Optional[str] = None
 
     def shown(self, verbose: bool, device: Optional[str]) -> "Report":
-        """The same report, with what its text shows."""
+        """The same report with other options for its text."""
         view = Report(self.devices, verbose)
         view._only = device
         return view
@@ -175,7 +176,7 @@ class Report:
         width = max(RULE, name_width + size_width + _MEMORY)
 
         def first(name: str, width: int) -> str:
-            """The first column; what is longer stands in a line of its own."""
+            """The first column; a longer text gets a line of its own."""
             return f"{name:<{width}}" if len(name) < width else f"{name}\n{'':<{width}}"
 
         def line(name: str, size: str, memory: str) -> str:
@@ -266,7 +267,7 @@ class Report:
         return "".join(out) or "<p>No tensors</p>"
 
     def to_dict(self) -> Dict[str, Any]:
-        """Exact bytes; what does not exist is None."""
+        """The report as JSON text with exact bytes; missing figures are null."""
         devices = []
         for device in self._selected():
             entry = dataclasses.asdict(device)
@@ -281,14 +282,14 @@ class Report:
         return json.dumps(self.to_dict(), indent=indent)
 
     def diff(self, later: "Report") -> "Diff":
-        """What came, went, grew and shrank from this report to a later one."""
+        """Compares with a later report: what was added, removed, grew or shrank."""
         if not isinstance(later, Report):
             raise TypeError(f"vramscope: diff takes a later report, not {type(later).__name__}")
         return Diff(self, later)
 
 
 def _widths(labels: List[str], sizes: List[str]) -> Tuple[int, int]:
-    """Of the first two columns: the old tool's where they are enough, else names take what the sizes leave."""
+    """Widths of the first two columns: those of pytorch_memlab if they suffice; otherwise names get the rest."""
     longest, size = (max([0, *(len(text) + 1 for text in texts)]) for texts in (labels, sizes))
     if longest <= _NAME and size <= _SIZE:
         return _NAME, _SIZE
@@ -299,21 +300,21 @@ def _widths(labels: List[str], sizes: List[str]) -> Tuple[int, int]:
 @dataclasses.dataclass
 class Change:
     device: str
-    what: str  # came, went, grew, shrank, changed (its shape or type alone)
+    what: str  # came, went, grew, shrank, changed (only its shape or type)
     name: str
     shape: str
     dtype: str
     line: str
-    count: int  # tensors more or less
-    bytes: int  # more or less
+    count: int  # change in the number of tensors
+    bytes: int  # change in bytes
 
 
 class Diff:
     """The difference of two reports: ``changes``, largest first, and ``totals`` of each device (before, after).
 
-    Parameters, gradients, buffers and optimizer state are told by their names. Other tensors have none that last,
-    so they are told by class, shape, type and, where the process is recorded, the line that allocated them: a
-    tensor that was replaced by one like it is no change.
+    Sizes are in bytes. Parameters, gradients, buffers and optimizer state are matched by name. Other tensors are
+    matched by class, shape, type and, if the process is recorded, the line that allocated them. A tensor that was
+    replaced by an equal one is not a change.
     """
 
     def __init__(self, before: Report, after: Report) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MemReporter: every live tensor, and all other memory that the process has on a GPU."""
+"""MemReporter: every live tensor, and all other GPU memory of the process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 from . import _ledger, _nvml, _referrers, _tensors, _torch_blocks
 from ._mem_report import Blocks, DeviceReport, Part, Report, Row
 
-# What the caching allocator rounds a request up to.
+# The caching allocator rounds requests up to a multiple of this.
 _GRAIN = 512
-# Of the nodes that keep one storage, so many are told.
+# A report names at most this many of the nodes that keep one storage.
 _HOLDERS = 4
 
 
 class MemReporter:
-    """Lists every live tensor with the memory of its storage, and what else the process has on the GPU::
+    """Lists every live tensor with the memory of its storage, and all other GPU memory of the process::
 
         reporter = MemReporter(model)
         reporter.report()
@@ -28,9 +28,9 @@ class MemReporter:
         ...
         print(before.diff(reporter.snapshot()))
 
-    Parameters, gradients and buffers of `model`, and the state of its optimizers, have their names; other tensors
-    have a class and a number. Nothing is kept alive, neither the model nor any tensor, and the allocator is left
-    as it is. With `pre_collect` garbage is collected first.
+    Parameters, gradients and buffers of `model` and the state of its optimizers have names; other tensors have a
+    class and a number. The reporter keeps neither the model nor any tensor alive, and does not change the allocator.
+    With ``pre_collect=True`` it collects garbage first.
     """
 
     def __init__(self, model: Any = None, pre_collect: bool = False) -> None:
@@ -38,22 +38,23 @@ class MemReporter:
         if model is not None and not isinstance(model, torch.nn.Module):
             raise TypeError(f"vramscope: MemReporter takes a torch.nn.Module, not {type(model).__name__}")
         self.pre_collect = pre_collect
-        #: What get_stats() leaves: device -> (name, size, number of elements, bytes) of each tensor.
+        #: Filled by get_stats(): device -> (name, size, number of elements, bytes) of each tensor.
         self.device_tensor_stat: Dict[Any, List[Tuple[str, Tuple[Any, ...], int, int]]] = {}
         self._model = None if model is None else weakref.ref(model)
         self._optimizers: "List[weakref.ref[Any]]" = []
-        # Numbers of unnamed tensors, by id and, since ids come again, by what else is known of the tensor.
+        # Numbers of unnamed tensors. The key contains more than the id, because Python reuses ids.
         self._numbered: Dict[int, Tuple[Tuple[Any, ...], str]] = {}
         self._next_number = 0
         self._taken: Optional[Report] = None
 
-    # ---- what people call ----
+    # ---- the API ----
 
     def report(self, verbose: bool = False, device: Any = None) -> Report:
-        """Prints the report, of one device if one is given. `verbose` shows which tensor a storage is shared with.
+        """Prints the report and returns it. A notebook shows it as a table.
 
-        What is returned is a table in a notebook, and has `to_json` and `diff`. Where `device` is a GPU and PyTorch
-        finds none, it warns, prints nothing and returns a report without devices.
+        `device` limits the report to one device, for example ``"cuda:0"``. `verbose` shows which tensor shares a
+        storage. If `device` is a GPU and PyTorch finds none, this warns, prints nothing and returns a report without
+        devices. A ValueError names a device that does not exist.
         """
         torch = _tensors.torch_or_error("MemReporter")
         only = None if device is None else _device_name(torch, device)
@@ -64,7 +65,7 @@ class MemReporter:
         return found
 
     def snapshot(self) -> Report:
-        """The report as an object; nothing is printed."""
+        """Returns the report without printing it."""
         torch = _tensors.torch_or_error("MemReporter")
         if self.pre_collect:
             gc.collect()
@@ -74,7 +75,7 @@ class MemReporter:
         return Report(devices)
 
     def add_optimizer(self, optimizer: Any) -> None:
-        """Names the state of an optimizer whose parameters the model does not have; others are found."""
+        """Names the state of an optimizer with parameters outside the model. Other optimizers are found."""
         torch = _tensors.torch_or_error("MemReporter")
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(
@@ -84,7 +85,7 @@ class MemReporter:
             self._optimizers.append(weakref.ref(optimizer))
 
     def referrers(self, tensor: Any, limit: int = 10, depth: int = 8) -> "_referrers.Referrers":
-        """Prints who still refers to a tensor: variables, attributes, containers, other tensors, autograd."""
+        """Prints what still refers to a tensor: variables, attributes, containers, other tensors, autograd."""
         torch = _tensors.torch_or_error("MemReporter")
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"vramscope: referrers takes a tensor, not {type(tensor).__name__}")
@@ -92,14 +93,14 @@ class MemReporter:
         print(found.text())
         return found
 
-    # ---- the steps, as old programs call them ----
+    # ---- single steps, for programs written for pytorch_memlab ----
 
     def collect_tensor(self) -> None:
-        """Looks at all tensors; `get_stats` has the result."""
+        """Collects all tensors; `get_stats` returns the result."""
         self._taken = self.snapshot()
 
     def get_stats(self) -> Dict[Any, List[Tuple[str, Tuple[Any, ...], int, int]]]:
-        """Of each tensor: name, size, number of elements, bytes; by device."""
+        """Name, size, number of elements and bytes of each tensor, by device."""
         torch = _tensors.torch_or_error("MemReporter")
         if self._taken is None:
             self.collect_tensor()
@@ -111,7 +112,7 @@ class MemReporter:
         return self.device_tensor_stat
 
     def print_stats(self, verbose: bool = False, target_device: Any = None) -> None:
-        """Prints what `collect_tensor` saw."""
+        """Prints the result of `collect_tensor`."""
         torch = _tensors.torch_or_error("MemReporter")
         if self._taken is None:
             self.collect_tensor()
@@ -124,7 +125,7 @@ class MemReporter:
     # ---- names ----
 
     def _known_optimizers(self, torch: Any, found: List[Any], parameters: Set[int]) -> List[Any]:
-        """Those given, and those of the process that train the model; in an order that stays."""
+        """The added optimizers, and those of the process that train the model, in a stable order."""
         for optimizer in found:
             if any(optimizer is known() for known in self._optimizers):
                 continue
@@ -144,15 +145,15 @@ class MemReporter:
 
 
 class _Look:
-    """One look at the process. It holds tensors while it runs, and nothing but plain data afterwards."""
+    """One scan of the process. It holds tensors while it runs, and only plain data afterwards."""
 
     def __init__(self, torch: Any, reporter: MemReporter) -> None:
         self._torch = torch
         self._reporter = reporter
         self.devices: Dict[str, DeviceReport] = {}
         self._owners: Dict[_tensors.Place, Row] = {}
-        self._storages: Set[int] = set()  # those that tensors have
-        # Each listed tensor by its id; it stands here, so that the id stays its own.
+        self._storages: Set[int] = set()  # the storages of tensors
+        # Holds each listed tensor, so that its id is not reused.
         self._listed: Dict[int, Any] = {}
         self._numbers: Dict[int, Tuple[Tuple[Any, ...], str]] = {}
         self._caches = _torch_blocks.caches(torch)
@@ -191,11 +192,11 @@ class _Look:
     # ---- names of tensors ----
 
     def _named(self, there: _tensors.Live) -> Iterator[Tuple[Any, str, str]]:
-        """All tensors that have a name, in the order of the model; gradients behind what they are of."""
+        """All named tensors in the order of the model; each gradient follows its tensor."""
         model = self._reporter._model() if self._reporter._model is not None else None
         names: Dict[int, str] = {}
         if model is not None:
-            with contextlib.suppress(Exception):  # a module with attributes of the program's own making
+            with contextlib.suppress(Exception):  # a module may have arbitrary attributes
                 for name, parameter in model.named_parameters():
                     names[id(parameter)] = name
                     yield from self._with_gradient(parameter, name, "parameter")
@@ -237,7 +238,7 @@ class _Look:
 
     def _add_unnamed(self, tensor: Any) -> None:
         if _tensors.is_wrapper(tensor):
-            return  # what is inside is listed by itself
+            return  # its inner tensors have their own rows
         first = next(iter(self._places(tensor)), None)
         if first is None:
             return
@@ -250,7 +251,7 @@ class _Look:
                 self._add(part, part_name, kind)
 
     def _places(self, tensor: Any) -> Iterator[Tuple[str, Any, _tensors.Place, int]]:
-        """The dense pieces of a tensor that have memory, or had it and are on no real device."""
+        """The dense parts of a tensor that have memory, or are on no real device."""
         try:
             parts = _tensors.pieces(self._torch, tensor)
         except Exception:
@@ -262,7 +263,7 @@ class _Look:
             place, size, storage = found
             self._storages.add(storage)
             if place[2] == 0 and size and place[0] != "meta":
-                continue  # a wrapper, or fake
+                continue  # a wrapper or a fake tensor
             if size or _tensors.numel_of(part):
                 yield suffix, part, place, size
 
@@ -302,7 +303,7 @@ class _Look:
             row.owner = owner.name
 
     def _memory_at(self, place: _tensors.Place, size: int) -> Tuple[_tensors.Place, int, str, bool]:
-        """What tells this memory from other memory, the bytes it takes, its line, whether it is somebody else's."""
+        """The identity of this memory, its bytes, its line, and whether another library allocated it."""
         kind, index, address = place
         if kind != "cuda" or not self._cached_by_torch:
             return place, size, "", False
@@ -345,7 +346,7 @@ class _Look:
                     owner.saved_by = ", ".join([*known, saved.holder])
 
     def _add_storage(self, storage: Any) -> None:
-        """A storage that the program keeps without a tensor."""
+        """Adds a storage that the program holds without a tensor."""
         found = None if storage._cdata in self._storages else _tensors.memory_of_storage(storage)
         if found is None or found.place[2] == 0 or found.bytes == 0:
             return
@@ -366,7 +367,7 @@ class _Look:
     def _device(self, name: str) -> DeviceReport:
         return self.devices.setdefault(name, DeviceReport(name))
 
-    # ---- the allocator's and the process's memory ----
+    # ---- memory of the allocator and of the process ----
 
     def _account(self) -> None:
         for index in _torch_blocks.devices_in_use(self._torch):
@@ -411,7 +412,7 @@ class _Look:
                 what = "of a CUDA graph or memory pool"
             elif block.requested in workspaces:
                 what = "as large as a workspace of cuBLAS"
-            # Addresses make lines known later; until then they are the line.
+            # The addresses are replaced by lines later.
             key = (block.bytes, what, block.line or f"@{block.address}")
             alike[key] = alike.get(key, 0) + 1
         device.blocks = [Blocks(count, size * count, what, line) for (size, what, line), count in alike.items()]
@@ -430,7 +431,7 @@ class _Look:
             device.remarks.append(f"nvidia-smi's figure is that of {reading.remark}")
 
 
-# ---- what only a recording knows ----
+# ---- facts from the recording ----
 
 
 def _add_what_is_recorded(torch: Any, devices: Dict[str, DeviceReport]) -> None:
@@ -484,7 +485,7 @@ def _addresses(devices: Dict[str, DeviceReport]) -> Set[int]:
 
 
 def _together(blocks: List[Blocks], lines: Dict[int, str]) -> List[Blocks]:
-    """Blocks of one size and one line as one, largest first."""
+    """Groups blocks of one size and one line, largest first."""
     alike: Dict[Tuple[int, str, str], int] = {}
     for one in blocks:
         line = lines.get(int(one.line[1:]), "") if one.line.startswith("@") else one.line
@@ -494,11 +495,11 @@ def _together(blocks: List[Blocks], lines: Dict[int, str]) -> List[Blocks]:
     return sorted(found, key=lambda one: -one.bytes)
 
 
-# ---- small things ----
+# ---- helpers ----
 
 
 def _tensors_in(torch: Any, value: Any, name: str, depth: int = 0) -> Iterator[Tuple[str, Any]]:
-    """The tensors of an optimizer's state, however it is nested."""
+    """The tensors of an optimizer's state, at any nesting."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif depth < 4 and isinstance(value, dict):
@@ -520,7 +521,7 @@ def _device_order(item: Tuple[str, DeviceReport]) -> Tuple[int, str, int]:
 
 
 def _device_name(torch: Any, device: Any) -> str:
-    """`device` as the report calls it; an error where there is no such device."""
+    """The report's name of `device`. Raises an error if the device does not exist."""
     try:
         wanted = torch.device("cuda", device) if type(device) is int else torch.device(device)
     except TypeError:
@@ -540,7 +541,7 @@ def _device_name(torch: Any, device: Any) -> str:
 
 
 def _is_of_no_gpu(torch: Any, device: Optional[str]) -> bool:
-    """Whether `device` is a GPU where there is none; warns then, so that a program that also runs there goes on."""
+    """Whether `device` is a GPU on a machine without one. Warns instead of raising, so that the program can continue."""
     if device is None or not device.startswith("cuda:") or torch.cuda.is_available():
         return False
     warnings.warn(
@@ -550,7 +551,7 @@ def _is_of_no_gpu(torch: Any, device: Optional[str]) -> bool:
 
 
 def _cublas_workspaces() -> Set[int]:
-    """Sizes that PyTorch asks for as a workspace of cuBLAS: of Hopper, of older GPUs, as the variable says."""
+    """Sizes of PyTorch's cuBLAS workspaces: on Hopper, on older GPUs, and as set by the environment variable."""
     sizes = {8 * 4096 * 1024, (2 * 4096 + 8 * 16) * 1024}
     words: Union[List[str], List[int]] = os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").strip(":").split(":")
     with contextlib.suppress(ValueError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVML says that this process uses of a GPU. Loaded and initialised once, when first asked."""
+"""NVML's figure of this process's GPU memory. NVML is loaded and initialised once, on first use."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Memory(ctypes.Structure):
 
 
 class Error(Exception):
-    """NVML, or one of its calls, is not there; the message says which."""
+    """NVML or one of its functions is missing; the message names it."""
 
 
 class ProcessBytes(NamedTuple):
     bytes: Optional[int]
-    #: Why there is no figure, or how it was found where the process was not told by its number; else empty.
+    #: Why there is no figure, or how the process was found without its number; empty otherwise.
     remark: str
 
 
@@ -91,19 +91,19 @@ _library_pid = 0
 def _open() -> _Library:
     global _library, _library_pid
     with _lock:
-        # A child of fork has the parent's connection to the driver, which is not its own.
+        # A child of fork cannot use the parent's connection to the driver.
         if _library is None or _library_pid != os.getpid():
             _library, _library_pid = _Library(), os.getpid()
         return _library
 
 
 def bare(uuid: str) -> str:
-    """NVML writes GPU-..., PyTorch the number alone."""
+    """Adds the prefix GPU-, which NVML has and PyTorch lacks."""
     return uuid.lower().removeprefix("gpu-")
 
 
 def device_bytes(uuid: str) -> DeviceBytes:
-    """Of the whole GPU, without what the firmware reserves."""
+    """Used bytes of the whole GPU, without memory reserved by the firmware."""
     memory = _Memory(version=ctypes.sizeof(_Memory) | (2 << 24))
     library = _open()
     library.call("nvmlDeviceGetMemoryInfo_v2", library.device(uuid), ctypes.byref(memory))
@@ -111,8 +111,8 @@ def device_bytes(uuid: str) -> DeviceBytes:
 
 
 def process_bytes(uuid: str, at_least: int = 0) -> ProcessBytes:
-    """Of this process. `at_least` is what it certainly has, to know it by where process numbers are of another
-    namespace, as in containers."""
+    """Used bytes of this process. In containers NVML shows process numbers of another namespace; then `at_least`, a
+    lower bound of the figure, identifies the process."""
     try:
         library = _open()
         rows = _processes(library, library.device(uuid))

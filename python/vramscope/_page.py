@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a recording, as `vramscope open` makes it, in a notebook."""
+"""Shows the page of `vramscope open` in a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEIGHT = 720  # CSS pixels
 
 
 class Page:
-    """The page of a recording. A notebook shows it, within the notebook's own file: it needs no server."""
+    """The page of a recording. It is stored in the notebook's file and needs no server."""
 
     def __init__(self, path: _Path, height: int = _HEIGHT) -> None:
         self._path = os.path.abspath(os.fspath(path))
@@ -25,14 +25,14 @@ class Page:
 
     @property
     def html(self) -> str:
-        """The whole page, as a file that works offline."""
+        """The whole page as HTML that works offline."""
         return self._text
 
     def __repr__(self) -> str:
         return f"<vramscope page of {self._path}: {len(self._text)} characters>"
 
     def _repr_html_(self) -> str:
-        # A document of its own, whose scripts reach nothing of the notebook's.
+        # A separate document: its scripts cannot access the notebook.
         return (
             f'<iframe title="vramscope: {html.escape(os.path.basename(self._path))}" sandbox="allow-scripts '
             f'allow-downloads" style="width:100%;height:{self._height}px;border:0" '
@@ -41,10 +41,15 @@ class Page:
 
 
 def show(path: _Path, height: int = _HEIGHT) -> None:
-    """Shows the page of a recording: in a notebook below the cell, elsewhere in the browser.
+    """Shows the page of a recording: in a notebook below the cell, otherwise in the browser.
 
-    `path` is a finished recording, or the live directory of one under way (`live_directory`). The page stands in the
-    notebook as it is now, `height` pixels high, and works offline.
+    `path` is a finished recording, or the live directory of a running one (`live_directory`). `height` is in CSS
+    pixels. The page shows the recording as it is now and works offline. A RuntimeError explains why a page could
+    not be made.
+
+    ::
+
+        vramscope.show("train.vram")
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
@@ -66,7 +71,7 @@ def _page_of(path: str) -> str:
 
 
 def _say(words: List[str], quiet: bool = False) -> None:
-    """Runs our program; what it says goes where print() does."""
+    """Runs the vramscope program; prints its messages."""
     done = subprocess.run(
         [os.fspath(_paths.program()), *words],
         stdin=subprocess.DEVNULL,

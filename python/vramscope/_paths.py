@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the command-line program and the libraries of this installation are."""
+"""Paths of the program and the libraries of this installation."""
 
 from __future__ import annotations
 
 import pathlib
 
 _NATIVE = pathlib.Path(__file__).resolve().parent / "_native"
-# In a source tree the build stands two folders up.
+# In a source tree the build directory is two folders up.
 _BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
 
 

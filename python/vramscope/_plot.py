@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of recordings, for notebooks and files: drawn by the program, as `vramscope plot` draws them."""
+"""Figures of recordings for notebooks and files, drawn by `vramscope plot`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 class PlotError(RuntimeError):
-    """It could not be drawn; the text is what `vramscope plot` says."""
+    """A figure could not be drawn; the text is the error of `vramscope plot`."""
 
 
 class Picture:
@@ -29,7 +29,7 @@ class Picture:
             _files.remove_directory(folder)
 
     def save(self, path: _Path) -> None:
-        """Writes it as SVG, PNG or PDF, as the ending says."""
+        """Writes the figure. The suffix of `path` chooses SVG, PNG or PDF."""
         command = [os.fspath(_paths.program()), "plot", *self._words, "-o", os.fspath(path)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -52,7 +52,7 @@ def draw(
     keywords: Sequence[_Path],
     device: str,
 ) -> Picture:
-    """The picture with these options of `vramscope plot`."""
+    """Draws a figure with these options of `vramscope plot`."""
     words: List[str] = [os.fspath(file) for file in files] + ["--kind", kind]
     for name, value in (("--by", by), ("--at", at), ("--title", title), ("--unit", unit), ("--device", device)):
         if value:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probe's C interface, as far as it is loaded in this process."""
+"""The C interface of the probe, if it is loaded in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Optional
 
 from . import _paths
 
-# format::PriorKind: what stood when recording began.
+# format::PriorKind: memory allocated before recording.
 PRIOR_SEGMENT, PRIOR_BLOCK, PRIOR_PROCESS = range(3)
 NO_DEVICE = -3
 
@@ -20,8 +20,8 @@ class Probe:
 
     def __init__(self, path: Optional[str]) -> None:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        # What is short keeps the GIL: to give it away and wait for it would take longer. What looks at Python
-        # needs it.
+        # Short functions keep the GIL: releasing it and waiting for it would take longer. Functions that access Python
+        # objects need it.
         short = ctypes.PyDLL(path)
 
         def bind(
@@ -38,7 +38,7 @@ class Probe:
         self.scope_push = bind("vramscope_scope_push", None, ctypes.c_char_p, within=short)
         self.scope_pop = bind("vramscope_scope_pop", None, within=short)
         self.tag = bind("vramscope_tag", None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong, within=short)
-        # kind, device, address, bytes, name; the one of PRIOR_PROCESS comes first.
+        # Arguments: kind, device, address, bytes, name. PRIOR_PROCESS comes first.
         self.prior = bind(
             "vramscope_prior",
             None,
@@ -49,7 +49,7 @@ class Probe:
             ctypes.c_char_p,
             within=short,
         )
-        # Ends the session that `attach` began. Its directory can be finished then.
+        # Ends the session that `attach` began. Afterwards its directory can be finished.
         self.detach = bind("vramscope_detach", None, within=short)
         self._is_recording = bind("vramscope_is_recording", ctypes.c_int)
         self._session_path = bind("vramscope_session_path", ctypes.c_char_p)
@@ -60,19 +60,19 @@ class Probe:
         return bool(self._is_recording())
 
     def session_path(self) -> Optional[str]:
-        """The live directory of the session under way, or None."""
+        """The live directory of the current session, or None."""
         path = self._session_path()
         return os.fsdecode(path) if path else None
 
     def look_at_python(self) -> None:
-        """Has the probe look at this Python, and at torch if it is there.
+        """Makes the probe find this Python, and torch if it is imported.
 
-        A preloaded probe does so by itself, since it sees torch come; one that was loaded later may not.
+        A preloaded probe sees torch being loaded. A probe that is loaded later may need this call.
         """
         self._look_at_python("torch" in sys.modules)
 
     def attach(self, directory: str, options: str) -> None:
-        """Begins a session of this process alone, in an existing directory."""
+        """Begins a session for this process only, in an existing directory."""
         code = self._attach(os.fsencode(directory), os.fsencode(options))
         if code != 0:
             raise OSError(abs(code), f"vramscope: cannot record: {os.strerror(abs(code))}", directory)
@@ -85,12 +85,12 @@ def _bound(path: Optional[str]) -> Optional[Probe]:
         return None
 
 
-# The global scope of the process has the probe's symbols where `vramscope run` put it there.
+# `vramscope run` preloads the probe, so its symbols are global.
 current: Optional[Probe] = _bound(None)
 
 
 def load() -> Probe:
-    """The probe in this process; loads the packaged one where there is none yet."""
+    """The probe of this process. Loads the packaged one if necessary."""
     global current
     if current is None:
         current = _bound(os.fspath(_paths.probe()))

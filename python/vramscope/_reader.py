@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as tables: libvramscope_read.so (include/vramscope/read.h) for Python."""
+"""Reads recordings as tables, through libvramscope_read.so (include/vramscope/read.h)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _Path = Union[str, "os.PathLike[str]"]
-#: What `--at` takes, seconds from the start as a float, or an instant of time.monotonic_ns() as an integer.
+#: A text of `--at`, seconds from the start as a float, or an integer of time.monotonic_ns().
 Instant = Union[str, int, float]
 
 _VERSION = 1
@@ -39,7 +39,7 @@ _INT64, _UINT64, _TEXT = 1, 2, 3
 
 
 class ReadError(RuntimeError):
-    """A recording that cannot be read, or a question that it has no answer to, in one line."""
+    """A recording cannot be read, or it cannot answer a question. The message is one line."""
 
 
 # ---- the structs of read.h ----
@@ -119,7 +119,7 @@ class _Window(ctypes.Structure):
 
 
 class _Library:
-    """The functions of libvramscope_read.so. They give the GIL away: a question may take a while."""
+    """The functions of libvramscope_read.so. They release the GIL, because answers can take a while."""
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
@@ -168,7 +168,7 @@ def _library() -> _Library:
 
 
 class _Held:
-    """An answer, freed when nothing of Python needs it any more."""
+    """Owns an answer of the library and frees it."""
 
     def __init__(self, answer: Any) -> None:
         library = _library()
@@ -179,10 +179,16 @@ class _Held:
 
 
 class Table(_arrow.Frames):
-    """Rows and named columns. ``table["bytes"]`` is a list; iterating gives a dict for each row; None is no value.
+    """A table with named columns. Sizes are in bytes, times in nanoseconds; None is a missing value.
 
-    It has the Arrow C data interface, so that pyarrow, pandas, Polars and DuckDB take it as it is; ``.arrow()``,
-    ``.pandas()``, ``.polars()`` and ``.duckdb()`` make their tables of it.
+    ::
+
+        table["bytes"]                  # a column, as a list with one value for each row
+        for row in table:               # a row, as a dict
+            print(row["bytes"])
+        table.pandas()                  # also .arrow(), .polars(), .duckdb()
+
+    It implements the Arrow C data interface, so pyarrow, pandas, Polars and DuckDB accept it directly.
     """
 
     def __init__(self, held: _Held, table: _Table) -> None:
@@ -191,7 +197,7 @@ class Table(_arrow.Frames):
         found = [table.columns[at].contents for at in range(table.column_count)]
         self._found = {column.name.decode(): column for column in found}
         self.name: str = table.name.decode()
-        #: "bytes", "ns", the table whose row numbers a column has, or "".
+        #: The unit of each column: "bytes", "ns", a table whose row numbers it contains, or "".
         self.units: Dict[str, str] = {name: column.unit.decode() for name, column in self._found.items()}
 
     @functools.cached_property
@@ -200,7 +206,7 @@ class Table(_arrow.Frames):
         return {name: _values(column, self._rows) for name, column in self._found.items()}
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A capsule, in the one schema that there is. Numbers are the answer's own memory, which the capsule keeps."""
+        """Arrow's protocol. Ignores a requested schema. Numbers are not copied: the capsule keeps the answer alive."""
         library = _library()
 
         def fill(address: int) -> None:
@@ -225,9 +231,9 @@ class Table(_arrow.Frames):
 
 
 class Allocations(Table):
-    """The table ``allocations``, which may be larger than memory: what streams reads it as it goes, also iterating.
+    """The table ``allocations``, which can be larger than memory.
 
-    `columns`, and ``table["bytes"]``, read all of it; so do ``.arrow()`` and the others.
+    Iterating and streaming read it piece by piece. ``table["bytes"]``, `columns` and ``.arrow()`` read all of it.
     """
 
     def __init__(self, trace: "Trace") -> None:
@@ -252,7 +258,7 @@ class Allocations(Table):
                 yield dict(zip(self.units, values))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A capsule of batches of some ten thousand rows, each read when it is asked for."""
+        """Arrow's protocol: batches of about ten thousand rows, each read on demand."""
         library, handle = _library(), self._trace._opened()
 
         def fill(address: int) -> None:
@@ -340,7 +346,7 @@ class Iterations(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """Each device's bands over time, and NVML's figures beside them."""
+    """The memory of each device over time, and NVML's readings."""
 
     timeline: Table
     nvml: Table
@@ -367,7 +373,7 @@ def _instant(at: Instant) -> str:
 
 
 def _within(name: str, number: int, lowest: int, highest: int) -> int:
-    # ctypes cuts off what a field of C has no room for.
+    # ctypes would silently truncate a number that the C field cannot hold.
     number = operator.index(number)
     if not lowest <= number <= highest:
         raise ValueError(f"{name}={number}: it can be from {lowest} to {highest}")
@@ -375,7 +381,10 @@ def _within(name: str, number: int, lowest: int, highest: int) -> int:
 
 
 class Trace:
-    """A recording, opened for reading; made by `read`. It can be asked by several threads at once."""
+    """A recording, opened for reading by `read`. Threads may use it at the same time.
+
+    Questions that the recording cannot answer raise `ReadError`. ``with`` closes the recording at the end of a block.
+    """
 
     def __init__(self, path: _Path, limit_seconds: float = 0.0, native_names: bool = True) -> None:
         self._path = os.path.abspath(os.fspath(path))
@@ -393,7 +402,7 @@ class Trace:
         return f"<vramscope.Trace {self._path}{'' if self._handle else ', closed'}>"
 
     def close(self) -> None:
-        """Frees it. Its answers stay."""
+        """Closes the recording. Its answers stay valid."""
         self._close()
         self._handle = None
 
@@ -414,7 +423,7 @@ class Trace:
         return int(self._handle)
 
     def table(self, name: str) -> Table:
-        """A table of docs/TABLES.md, row for row; also ``session``, ``words`` and ``tables``, which lists them all."""
+        """A table of docs/TABLES.md, row by row; also ``session``, ``words``, and ``tables``, the list of all tables."""
         if name == "allocations":
             return Allocations(self)
         return _tables(_library().table(self._opened(), name.encode()))[name]
@@ -427,7 +436,16 @@ class Trace:
         own: Sequence[str] = (),
         top: int = 0,
     ) -> Report:
-        """Who had the memory at an instant: what ``vramscope report`` says with the same options."""
+        """The memory at an instant: the answer of ``vramscope report`` with the same options.
+
+        `at` is ``"peak"``, ``"end"``, ``"mark:NAME"``, ``"iter:N"``, seconds from the start as a float, or an integer of
+        time.monotonic_ns(). `by` lists dimensions, `where` keeps rows with these values, `own` names packages to treat
+        as user code, `top` limits the rows (0: all).
+
+        ::
+
+            trace.report(at="peak", by=["category", "module"], where={"rank": "0"}).rows
+        """
         query = _Query(ctypes.sizeof(_Query))
         query.at = _instant(at).encode()
         query.by, query.by_count = _names(by)
@@ -445,7 +463,7 @@ class Trace:
         own: Sequence[str] = (),
         top: int = 0,
     ) -> Table:
-        """The rows of `report`: what was live at an instant, by dimensions, largest first."""
+        """The rows of `report`: live memory at an instant by dimensions, largest first within a device."""
         return self.report(at, by, where, own, top).rows
 
     def peak(
@@ -455,34 +473,34 @@ class Trace:
         own: Sequence[str] = (),
         top: int = 0,
     ) -> Table:
-        """What was live at each device's highest instant."""
+        """The live memory at the peak of each device."""
         return self.live("peak", by, where, own, top)
 
     def iterations(self) -> Iterations:
-        """What ``vramscope iterations`` says; an error where there are none."""
+        """The answer of ``vramscope iterations``. Raises `ReadError` if there are no iterations."""
         found = _tables(_library().iterations(self._opened()))
         return Iterations(found["iterations"], found["parameters"])
 
     def timeline(self, buckets: int = 600) -> Timeline:
-        """The highest instant of each of so many stretches of time, 1 to 1,000,000."""
+        """The memory over time: the run is divided into `buckets` (1 to 1,000,000), each with its highest instant."""
         found = _tables(_library().timeline(self._opened(), _within("buckets", buckets, 1, 1_000_000)))
         return Timeline(found["timeline"], found["nvml"])
 
     def _table_names(self) -> List[str]:
-        # Of the file, and those that come with it.
+        # The tables of the file, then those that every recording has.
         return [*dict.fromkeys(self.table("tables")["table"]), "session", "tables", "words"]
 
     def duckdb(self) -> "duckdb.DuckDBPyConnection":
-        """A DuckDB in memory in which every table is a view: ``trace.duckdb().sql("select ... from sites")``.
+        """An in-memory DuckDB in which every table is a view: ``trace.duckdb().sql("select ... from sites")``.
 
-        Those that others name rows of begin with the column ``id``, the row's number. Needs duckdb and pyarrow.
+        Tables that others refer to begin with a column ``id``, the row number. Needs duckdb and pyarrow.
         """
         return _arrow.connection(self, self._table_names())
 
     def to_parquet(self, directory: _Path) -> None:
-        """Every table as Parquet below a directory that is not there yet; needs pyarrow.
+        """Writes every table as Parquet into a new directory. Needs pyarrow.
 
-        ``NAME.parquet`` each, and ``allocations/host=HOST/rank=RANK/*.parquet``, with rank -1 for none.
+        The files are ``NAME.parquet`` and ``allocations/host=HOST/rank=RANK/*.parquet``; rank -1 means no rank.
         """
         _arrow.to_parquet(self, self._table_names(), directory)
 
@@ -500,9 +518,9 @@ class Trace:
         keywords: Sequence[_Path] = (),
         device: Union[str, int] = "",
     ) -> Picture:
-        """A figure of it, and of the recordings `beside` it, as ``vramscope plot`` draws it.
+        """Draws a figure of this recording, and of those in `beside`, like ``vramscope plot`` with the same options.
 
-        The last value of a notebook's cell is shown; ``.save("figure.pdf")`` writes it as SVG, PNG or PDF.
+        A notebook shows the figure. ``.save("figure.pdf")`` writes SVG, PNG or PDF.
         """
         self._opened()
         when = None if at is None else _instant(at)
@@ -517,9 +535,10 @@ class Trace:
         by: Sequence[str] = (),
         own: Sequence[str] = (),
     ) -> Iterator[Table]:
-        """Allocations that live at some instant of a time, both ends included, some ten thousand at once.
+        """Yields tables of about ten thousand allocations that are live at some instant of `between`.
 
-        They come in no order. `by` names dimensions that they have a column of text for.
+        `between` is the first and the last instant in nanoseconds, both included; None means the whole run. The order is
+        undefined. Each dimension in `by` adds a text column; `own` is that of `report`.
         """
         window = _Window(ctypes.sizeof(_Window))
         earliest, latest = -(1 << 63), (1 << 63) - 1
@@ -544,7 +563,7 @@ class Trace:
 
 
 def read(path: _Path) -> Trace:
-    """Opens a recording: a finished ``NAME.vram``, or the live directory of one that is under way, as it is now.
+    """Opens a finished recording ``NAME.vram``, or the live directory of a running one as it is now.
 
     ::
 
@@ -552,7 +571,7 @@ def read(path: _Path) -> Trace:
             for row in trace.report(at="peak", by=["category"]).rows:
                 print(row["index"], row["category"], row["bytes"])
 
-    Every question is answered from the tables of docs/TABLES.md, by the code that ``vramscope report`` and the
-    HTML page use, in this process; docs/READER.md lists what there is to ask.
+    Raises `ReadError` if the recording cannot be read. The answers come from the same code as ``vramscope report``
+    and the HTML page; docs/READER.md lists them.
     """
     return Trace(path)

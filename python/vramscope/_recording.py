@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording from inside a program, at any time: also where torch is imported and CUDA at work already."""
+"""Records from inside a program, at any time, also after torch was imported and CUDA initialised."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 class _State:
-    """What start() and stop() share. A lock of the threads that call them; recording itself takes none."""
+    """The state of start() and stop(). The lock is for threads that call them; recording itself takes no lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        # The session that start() began, which ends with the interpreter.
+        # The session of start(). It ends with the interpreter.
         self.session: Optional[_session.Session] = None
-        # What join_or_begin() began, which leaves no file.
+        # The session of join_or_begin(), which leaves no file.
         self.private: Optional[_session.Session] = None
         self.exit_registered = False
 
@@ -34,7 +34,7 @@ _state = _State()
 
 
 def _forget_in_child() -> None:
-    # The parent finishes its session; the child's memory goes into it as long as it is under way.
+    # The parent finishes its session. A child's memory is recorded into it until then.
     global _state
     _state = _State()
 
@@ -50,15 +50,20 @@ def start(
     native_stacks: bool = False,
     overwrite: bool = False,
 ) -> Optional[pathlib.Path]:
-    """Records this process from now on; returns the file that the recording will be.
+    """Records this process from now on; returns the path of the recording.
 
-    Also where torch is imported already: what stood before is named where it has names, and is a row of its own
-    where it has none. The first call outside of ``vramscope run`` begins the one recording of this process,
-    ``NAME-PID.vram`` in the current directory unless `path` says otherwise. `stop` pauses it, `start` goes on;
-    it is finished when the interpreter ends. Under ``vramscope run``, and inside of `record`, the arguments mean
-    nothing and None is returned: the recording under way goes on. `cpu` records CPU tensors; by default it does
-    so where there is no NVIDIA driver. A recording at `path` is replaced only with ``overwrite=True``;
-    ``vramscope run`` replaces one and says so.
+    The first call begins the recording, `stop` pauses it, a later `start` resumes it. It is finished when the
+    interpreter ends. The default path is ``NAME-PID.vram`` in the current directory. An existing recording is
+    replaced only with ``overwrite=True``. `cpu` records CPU tensors; by default it is on if there is no NVIDIA
+    driver.
+
+    Memory allocated before the first call is included: with its name if it has one, otherwise as one row. Under
+    ``vramscope run`` and inside `record`, the running recording resumes, the arguments are ignored and None is
+    returned.
+
+    ::
+
+        vramscope.start("train.vram")
     """
     with _state.lock:
         _make_room()
@@ -70,7 +75,7 @@ def start(
             return _state.session.target if _state.session is not None else None
         if not _state.exit_registered:
             _state.exit_registered = True
-            # Before the probe's own function, so that it runs after that has noted the interpreter's end.
+            # Registered before the probe's exit function, so it runs after it: the probe notes the interpreter's end.
             atexit.register(_finish_at_exit)
         target = _default_target() if path is None else pathlib.Path(path)
         _state.session = _begin(target, _options(cpu, python_stacks, native_stacks), overwrite)
@@ -78,29 +83,29 @@ def start(
 
 
 def stop() -> None:
-    """Pauses the recording. What is live then stays known; `start` goes on."""
+    """Pauses the recording; `start` resumes it. Live memory stays known."""
     probe = _probe.current
     if probe is not None:
         probe.stop()
 
 
 def is_recording() -> bool:
-    """Whether this process is being recorded at this instant."""
+    """Whether this process is being recorded now."""
     probe = _probe.current
     return probe is not None and probe.is_recording()
 
 
 def live_directory() -> Optional[pathlib.Path]:
-    """The directory of the recording under way, which ``vramscope report`` reads at any time; None without one."""
+    """The directory of the current recording, or None. ``vramscope report`` and `read` can read it at any time."""
     probe = _probe.current
     directory = probe.session_path() if probe is not None else None
     return None if directory is None else pathlib.Path(directory)
 
 
 def join_or_begin() -> pathlib.Path:
-    """The live directory of the recording under way; where there is none, one begins that leaves no file.
+    """The live directory of the current recording. If there is none, begins one that leaves no file.
 
-    Whoever wants a file then takes its place.
+    A later `start` or `record` replaces that one.
     """
     with _state.lock:
         live = live_directory()
@@ -113,7 +118,7 @@ def join_or_begin() -> pathlib.Path:
 
 
 def _remove(directory: pathlib.Path, pid: int) -> None:
-    if os.getpid() == pid:  # and not a child of fork(), which has our exit functions
+    if os.getpid() == pid:  # a child of fork() inherits the exit functions
         _files.remove_directory(directory)
 
 
@@ -124,7 +129,7 @@ def _make_room() -> None:
 
 
 class Recording:
-    """A recording of a block of the program; made by `record`. Once the block has ended, a notebook shows its page."""
+    """A recording of a block, made by `record`. After the block a notebook shows its page."""
 
     def __init__(self, path: Optional[_Path], options: str, overwrite: bool) -> None:
         self._wanted = None if path is None else pathlib.Path(path)
@@ -132,9 +137,9 @@ class Recording:
         self._overwrite = overwrite
         self._session: Optional[_session.Session] = None
         self._went_on = False
-        #: The finished trace, once the block has ended; None where it is part of another recording.
+        #: The finished trace, after the block; None if the block is part of another recording.
         self.path: Optional[pathlib.Path] = None
-        #: What is there instead where it could not be finished: a directory that ``vramscope finish`` completes.
+        #: If the recording could not be finished: the directory to pass to ``vramscope finish``.
         self.unfinished: Optional[pathlib.Path] = None
 
     def __enter__(self) -> "Recording":
@@ -183,7 +188,7 @@ class Recording:
         return f"<vramscope recording without a file of its own: {self._wanted or 'no path was given'}>"
 
     def _repr_html_(self) -> Optional[str]:
-        # None where there is nothing to show yet: the notebook takes the other one.
+        # None: the notebook falls back to repr().
         return Page(self.path)._repr_html_() if self.path is not None and self.path.exists() else None
 
 
@@ -195,7 +200,7 @@ def record(
     native_stacks: bool = False,
     overwrite: bool = False,
 ) -> Recording:
-    """Records the block and leaves one finished trace at `path`.
+    """Records a block into the file `path`, at any time and any number of times.
 
     ::
 
@@ -203,14 +208,13 @@ def record(
         with vramscope.record("train.vram"):
             ...
 
-    The end of the block never raises. Where the recording cannot be finished, because the disk is full or a forked
-    child goes on recording, it warns, and the directory stays for ``vramscope finish``.
+    `cpu` records CPU tensors; by default it is on if there is no NVIDIA driver. CPU tensors from before the block are
+    counted only if they have a name, such as parameters. An existing recording is replaced only with
+    ``overwrite=True``. Under ``vramscope run`` the block is part of the launcher's recording and `path` can be
+    omitted; after `start` it is part of that recording.
 
-    At any time and as often as you like, one file a block. Under ``vramscope run`` the block is recorded into
-    the launcher's trace, with the launcher's options, and `path` can be left out; after `start` it is part of
-    that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver. CPU tensors
-    from before the block are counted only where they have a name, such as parameters. A recording at `path` is
-    replaced only with ``overwrite=True``; ``vramscope run`` replaces one and says so.
+    The end of the block never raises. If the recording cannot be finished (disk full, a forked child still records),
+    it warns and leaves a directory for ``vramscope finish``.
     """
     return Recording(path, _options(cpu, python_stacks, native_stacks), overwrite)
 
@@ -242,7 +246,7 @@ def _default_target() -> pathlib.Path:
     target = pathlib.Path(f"{name}-{os.getpid()}.vram").absolute()
     if os.access(target.parent, os.W_OK | os.X_OK):
         return target
-    # In a directory of its own: names in the shared one can be guessed, and taken.
+    # A private directory: names in a shared one can be guessed and taken.
     elsewhere = _files.temporary_directory() / target.name
     warnings.warn(
         f"vramscope: {target.parent} cannot be written: the recording is {elsewhere}", RuntimeWarning, stacklevel=3

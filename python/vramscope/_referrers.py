@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who still refers to a tensor: chains of names from the tensor to a variable, for finding leaks."""
+"""Finds references that keep a tensor alive: chains of names from the tensor to a variable."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ._mem_report import readable_size
 
 _SECONDS = 5.0
 _OBJECTS = 20000
-# Of the graphs that keep a tensor, so many are told.
+# At most this many autograd graphs that keep a tensor are shown.
 _GRAPHS = 3
-# So many ways from each that refers to the tensor itself.
+# At most this many chains for each direct referrer.
 _ROUTES = 3
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Referrers:
-    """The answer: ``chains``, each from the tensor outwards, shortest first."""
+    """The result: ``chains``, each from the tensor outwards, shortest first."""
 
     def __init__(self, what: str, chains: List[List[str]], others: List[str], complete: bool) -> None:
         self.what = what
         self.chains = chains
-        self.others = others  # what has the tensor's memory without being a Python reference
+        self.others = others  # holders of the memory that are not Python references
         self.complete = complete
 
     def text(self) -> str:
@@ -95,13 +95,13 @@ def _memory_shared_with(torch: Any, tensor: Any, depth: int) -> List[str]:
             found[label] = found.get(label, 0) + 1
             keepers.append(saved.keeper)
     ends = [end for end in _tensors.ends_of_graphs(there, keepers) if end is not tensor]
-    del there  # it would be a referrer of all
+    del there  # this variable would be a referrer of everything
     labels = [label if count == 1 else f"{label} ({count} times)" for label, count in found.items()]
     return labels + _graphs(ends, depth)
 
 
 def _graphs(ends: List[Any], depth: int) -> List[str]:
-    """Who has the tensors that graphs end in, and with them the graphs; takes them off the list."""
+    """The holders of the tensors at the ends of graphs, which keep the graphs; removes them from the list."""
     labels: List[str] = []
     while ends and len(labels) < _GRAPHS:
         end = ends.pop()
@@ -115,34 +115,34 @@ def _graphs(ends: List[Any], depth: int) -> List[str]:
 
 
 class _Search:
-    """From the tensor outwards to variables, modules and classes, within bounds."""
+    """A bounded search from the tensor outwards to variables, modules and classes."""
 
     def __init__(self, limit: int, depth: int) -> None:
         self._limit = limit
         self._depth = depth
         self.chains: List[List[str]] = []
         self.complete = True
-        self._things: Dict[int, Any] = {}  # all that was met, by id
-        self._holders: Dict[int, List[int]] = {}  # who refers to a thing
-        self._variables: Dict[int, List[str]] = {}  # of running functions that are the thing
-        self._asked: Set[int] = set()  # those whose holders are known
+        self._things: Dict[int, Any] = {}  # every visited object, by id
+        self._holders: Dict[int, List[int]] = {}  # the referrers of an object
+        self._variables: Dict[int, List[str]] = {}  # variables of running functions that are the object
+        self._asked: Set[int] = set()  # objects with known referrers
         self._frames = _running_frames()
         self._modules: Dict[int, str] = {}
         for name, module in list(sys.modules.items()):
             if isinstance(module, types.ModuleType):
-                self._modules.setdefault(id(module.__dict__), name)  # __main__ can stand there twice
+                self._modules.setdefault(id(module.__dict__), name)  # __main__ can be listed twice
 
     def run(self, tensor: Any) -> None:
         self._look(tensor)
         self._tell(id(tensor))
 
-    # ---- who refers to whom ----
+    # ---- the search ----
 
     def _look(self, tensor: Any) -> None:
         ends = time.monotonic() + _SECONDS
         self._things[id(tensor)] = tensor
         frontier, ends_met = {id(tensor)}, 0
-        # A step for people is up to three: an object, its dictionary, a dictionary in that.
+        # One displayed step is up to three references: an object, its dictionary, a dictionary in that.
         for _ in range(3 * self._depth):
             ends_met += self._look_in_frames(frontier)
             inside = [self._things[number] for number in frontier]
@@ -167,12 +167,12 @@ class _Search:
             if not outer or ends_met >= self._limit:
                 return
             frontier = outer
-            del inside  # it would be a referrer of what comes next
+            del inside  # this variable would be a referrer of the next objects
 
     def _look_in_frames(self, frontier: Set[int]) -> int:
         found = 0
         for frame in self._frames:
-            if frame.f_code.co_name != "<module>":  # its variables are globals
+            if frame.f_code.co_name != "<module>":  # a module's variables are globals
                 for name, number in _locals_of(frame, frontier):
                     self._variables.setdefault(number, []).append(f"local '{name}' of {_place(frame)}")
                     found += 1
@@ -184,7 +184,7 @@ class _Search:
     # ---- the chains ----
 
     def _tell(self, tensor: int) -> None:
-        """The shortest chains first; an object is in some of them at most, so that they stay few."""
+        """The shortest chains first. An object is in a few of them at most, which bounds their number."""
         paths: Deque[Tuple[int, ...]] = collections.deque([(tensor,)])
         visits = collections.Counter({tensor: 1})
         open_ends: List[Tuple[int, ...]] = []
@@ -194,7 +194,7 @@ class _Search:
             path = paths.popleft()
             if len(path) > 1 and routes[path[1]] == _ROUTES:
                 continue
-            # Every variable that is the tensor is told, of what leads to it one is enough.
+            # List every variable that is the tensor, but only one chain to each other referrer.
             variables = self._variables.get(path[-1], [])[: None if len(path) == 1 else 1]
             is_end = self._is_end(self._things[path[-1]])
             for end in variables:
@@ -215,7 +215,7 @@ class _Search:
                 open_ends.append(path)
         self.complete = self.complete and not paths
         for path in open_ends:
-            # A tuple that nobody has is that of a call's arguments.
+            # A tuple without referrers holds the arguments of a call.
             if type(self._things[path[-1]]) is tuple and path[-1] not in self._holders:
                 continue
             if told.isdisjoint(path[1:]):
@@ -223,7 +223,7 @@ class _Search:
                 self._end(path, [self._why_it_ends(path[-1])])
 
     def _is_copy(self, path: Tuple[int, ...], holder: int) -> bool:
-        """Whether the end of a path is the dictionary that a frame has of its variables, besides the variables."""
+        """Whether a path ends in the dictionary of a frame's variables, which repeats the variables."""
         has_a_frame = isinstance(self._things[holder], _WITH_A_FRAME)
         return has_a_frame and len(path) > 1 and holder in self._holders.get(path[-2], ())
 
@@ -240,7 +240,7 @@ class _Search:
             self.chains.append(chain)
 
     def _labels(self, path: List[Any]) -> List[str]:
-        """How each thing of a path refers to the one before; what is one step for people is one."""
+        """Describes how each object of a path refers to the one before, joined into displayed steps."""
         labels: List[str] = []
         at, last = 1, len(path) - 1
         while at <= last:
@@ -259,12 +259,12 @@ class _Search:
                 else:
                     labels.append(f"{'item ' + key if key else 'a key'} of {_a(thing)}")
             elif isinstance(thing, types.CellType) and isinstance(path[min(at + 2, last)], types.FunctionType):
-                function = path[at + 2]  # between them is the tuple of the closure
+                function = path[at + 2]  # the tuple of the closure is between them
                 names = zip(function.__code__.co_freevars, function.__closure__ or ())
                 name = next((repr(name) for name, cell in names if cell is thing), "a variable")
                 labels.append(f"{name} of function {function.__qualname__}")
                 at += 2
-            elif not isinstance(thing, types.TracebackType):  # a frame that one keeps says so
+            elif not isinstance(thing, types.TracebackType):  # the frame of a traceback already names it
                 name = _attribute_of(thing, inner)
                 if name:
                     self._add_attribute(labels, name, inner, thing)
@@ -282,7 +282,7 @@ class _Search:
             labels.append(f"attribute {name} of {_kind(thing)}")
 
 
-# PyTorch's modules have three dictionaries; for people what is in them are parts of the module.
+# PyTorch's modules keep parts in three dictionaries. Show the parts as attributes.
 _OF_A_MODULE = {"'_parameters'": "parameter", "'_buffers'": "buffer", "'_modules'": "module"}
 
 
@@ -292,8 +292,8 @@ def _is_module(thing: Any) -> bool:
 
 
 def _running_frames() -> List[Any]:
-    """Of all threads, without our own: a frame of ours with a reference to itself would live on with all that it
-    has, until garbage is collected."""
+    """The frames of all threads without our own. A frame of ours with a reference to itself would keep its objects
+    until the next garbage collection."""
     starts = sys._current_frames()
     starts.pop(threading.get_ident(), None)
     caller: Any = sys._getframe(1)
@@ -312,9 +312,9 @@ def _is_ours(frame: Any) -> bool:
 
 
 def _referrers_of(things: List[Any]) -> List[Any]:
-    """What refers to any of them, without what this search made itself."""
+    """The referrers of any of the objects, without objects of this search."""
     found = gc.get_referrers(*things)
-    # Where nobody but this list has it, it came into being for the call.
+    # An object with no other referrer than this list was made by the call.
     alone = _counts([object()])[0]
     return [
         referrer
@@ -330,14 +330,14 @@ def _counts(things: List[Any]) -> List[int]:
 
 
 def _locals_of(frame: Any, wanted: Set[int]) -> List[Tuple[str, int]]:
-    """Name and id of a frame's variables that are among the wanted."""
+    """Name and id of those variables of a frame that are wanted."""
     try:
         names = frame.f_locals
         found = [(name, id(value)) for name, value in list(names.items()) if id(value) in wanted]
     except Exception:
         return []
-    # Until Python 3.12 the frame keeps this copy of its variables, and with it what they referred to. It goes,
-    # unless a debugger writes it back, or somebody else has it.
+    # Until Python 3.12 the frame keeps this copy of its variables alive. Clear it, unless a debugger or other code uses
+    # it.
     copied = sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED
     if copied and sys.gettrace() is None and frame.f_trace is None and sys.getrefcount(names) <= 3:
         names.clear()
@@ -350,7 +350,7 @@ def _place(frame: Any) -> str:
 
 
 def _label(referrer: Any, thing: Any) -> str:
-    """How a referrer that is neither a dictionary nor an object with attributes refers to a thing."""
+    """Describes how a referrer that is neither a dictionary nor an object with attributes refers to an object."""
     if isinstance(referrer, (list, tuple, collections.deque)):
         index = next((index for index, each in enumerate(list(referrer)) if each is thing), None)
         return f"item {index} of {_a(referrer)}"
@@ -393,12 +393,12 @@ def _local_in(frame: Any, thing: Any) -> str:
 
 
 def _key_of(dictionary: Any, thing: Any) -> str:
-    """The keys that a dictionary has a value by; empty where the thing is a key itself."""
+    """The keys of a value in a dictionary; empty if the object is itself a key."""
     return " and ".join([_short(key) for key, value in list(dict.items(dictionary)) if value is thing][:3])
 
 
 def _attribute_of(referrer: Any, thing: Any) -> str:
-    """The name of an object's attribute that is the thing, without asking the object."""
+    """The name of the attribute that holds the value. Runs no code of the object."""
     if isinstance(referrer, (type, types.FunctionType, types.MethodType)):
         return ""
     for name, value in list((_dictionary_of(referrer) or {}).items()):
@@ -416,7 +416,7 @@ def _attribute_of(referrer: Any, thing: Any) -> str:
 
 
 def _dictionary_of(thing: Any) -> Optional[Dict[str, Any]]:
-    """The object's own dictionary, without asking the object."""
+    """The object's dictionary. Runs no code of the object."""
     try:
         found = object.__getattribute__(thing, "__dict__")
     except Exception:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of this process alone: a live directory that becomes one file."""
+"""A recording of this process only: a live directory that becomes one file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Dict
 
 from . import _files, _paths, _probe
 
-# How long to wait for NVML's first figures: without them the recording begins all the same.
+# Wait at most this long for the first NVML samples. The recording also begins without them.
 _FIRST_SAMPLES_SECONDS = 3.0
 
 
 class Session:
-    """Makes the live directory, with NVML's samples in it where there is a GPU."""
+    """Makes the live directory and samples NVML into it if there is a GPU."""
 
     def __init__(self, target: pathlib.Path, options: str, overwrite: bool) -> None:
-        #: The file that the recording will be.
+        #: The file that the recording becomes.
         self.target = target.absolute()
         _files.refuse_existing(self.target, overwrite)
         self.live = self.target.with_name(self.target.name + ".d")
@@ -40,9 +40,9 @@ class Session:
             raise
 
     def finish(self, stacklevel: int) -> bool:
-        """Ends the recording and leaves the file. Never raises: where there is no file, it warns and returns False.
+        """Ends the recording and writes the file. Never raises: on failure it warns and returns False.
 
-        In a child of fork() it does nothing: the parent ends its recording.
+        Does nothing in a child of fork(): the parent ends its recording.
         """
         if os.getpid() != self._pid:
             return False
@@ -74,16 +74,16 @@ class Session:
             raise RuntimeError(message[len("vramscope: ") :] if message.startswith("vramscope: ") else message)
 
     def drop(self) -> None:
-        """Ends the recording and leaves nothing."""
+        """Ends the recording and deletes it."""
         _end()
         self.abandon()
 
     def abandon(self) -> None:
-        """Nothing was recorded."""
+        """Removes a session that recorded nothing."""
         _files.remove_directory(self.live, self._made)
 
     def _accompany(self, options: str) -> None:
-        """Starts what samples NVML until the recording or this process ends. It is nobody's child."""
+        """Starts a process that samples NVML until the recording or this process ends. It is not a child of this one."""
         with subprocess.Popen(
             [
                 os.fspath(_paths.program()),
@@ -101,14 +101,14 @@ class Session:
             assert starter.stdout is not None
             poll = select.poll()
             poll.register(starter.stdout)
-            # It closes its output once the first samples are written, or when there are none.
+            # The sampler closes its output after the first samples, or if there are none.
             poll.poll(_FIRST_SAMPLES_SECONDS * 1000)
 
 
 def warn(message: str, stacklevel: int) -> None:
-    """What went wrong at the end of a recording: a warning, also where warnings are errors (``-W error``).
+    """Warns of a failure at the end of a recording, and does not raise even under ``-W error``.
 
-    The program goes on, and an exception under way is the program's own.
+    The program must continue, and must keep its own exception.
     """
     try:
         warnings.warn(f"vramscope: {message}", RuntimeWarning, stacklevel=stacklevel + 1)
@@ -125,5 +125,5 @@ def _end() -> None:
 
 
 def without_probe() -> Dict[str, str]:
-    """The environment for our own program: nobody wants it recorded."""
+    """The environment for the vramscope program, which must not be recorded."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every live tensor of this process, and what autograd alone keeps. Looks at them and changes nothing."""
+"""Lists every live tensor of this process, and the tensors that only autograd keeps. Changes nothing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import gc
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-# Where a storage's memory is: device type, device number, address.
+# Identity of a storage: device type, device number, address.
 Place = Tuple[str, int, int]
 
 
 def torch_or_error(name: str) -> Any:
-    """The torch module; one clear line where there is none."""
+    """The torch module. Raises a clear error if torch is missing."""
     try:
         import torch
     except ImportError as error:
@@ -30,15 +30,15 @@ class Memory(NamedTuple):
 
     place: Place
     bytes: int  # of the storage
-    storage: int  # which storage it is
+    storage: int  # id of the storage
 
 
 @contextlib.contextmanager
 def looking(torch: Any) -> Iterator[None]:
-    """Modes and subclasses of the program see nothing of what is done inside, and no garbage is collected.
+    """Inside, modes and tensor subclasses of the program are off, and no garbage is collected.
 
-    A collection would free tensors of the program that it has only forgotten: figures before and after a report
-    would differ.
+    A garbage collection would free the program's unreachable tensors: the figures before and after a report would
+    differ.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -56,20 +56,20 @@ def looking(torch: Any) -> Iterator[None]:
 
 @dataclasses.dataclass
 class Live:
-    """Strong references to what there is: to be dropped as soon as it was looked at."""
+    """Strong references to all objects found. Drop them as soon as possible."""
 
     tensors: List[Any]
-    storages: List[Any]  # storages that Python has as objects of their own
-    nodes: List[Any]  # nodes of autograd's graphs that Python has
+    storages: List[Any]  # storages that are Python objects
+    nodes: List[Any]  # autograd nodes that are Python objects
     optimizers: List[Any]
-    is_frozen: bool  # gc.freeze() hides what was there before it, PyTorch's module among it
+    is_frozen: bool  # gc.freeze() was called; it hides older objects, including the torch module
 
 
 _TENSOR, _STORAGE, _NODE, _OPTIMIZER, _OTHER = range(5)
 
 
 def live(torch: Any) -> Live:
-    """All objects of the process that can hold a tensor's memory."""
+    """All objects of the process that can hold the memory of a tensor."""
     optimizer = getattr(sys.modules.get("torch.optim.optimizer"), "Optimizer", None)
     left_out = [
         getattr(sys.modules.get(module), name, None)
@@ -80,7 +80,7 @@ def live(torch: Any) -> Live:
     ]
 
     def kind_of(cls: type) -> int:
-        # By the real base classes: isinstance() asks the object, which can be a proxy that computes, or raises.
+        # Use the real base classes: isinstance() can run code of a proxy object.
         bases = type.__dict__["__mro__"].__get__(cls)
         for base in bases:
             if base is torch.Tensor:
@@ -104,7 +104,7 @@ def live(torch: Any) -> Live:
         if kind is None:
             try:
                 kind = kind_of(cls)
-            except Exception:  # a metaclass of the program's
+            except Exception:  # the program may have strange metaclasses
                 kind = _OTHER
             known[id(cls)] = kind
         if kind != _OTHER:
@@ -114,7 +114,7 @@ def live(torch: Any) -> Live:
 
 @dataclasses.dataclass
 class Saved:
-    """A tensor that a node of an autograd graph keeps for its backward."""
+    """A tensor that an autograd node saves for its backward."""
 
     tensor: Any
     node: str  # "MulBackward0"
@@ -127,12 +127,12 @@ class Saved:
 
 
 def can_see_saved(torch: Any) -> bool:
-    """Whether this PyTorch shows what a node keeps without running the program's unpack hooks (2.7 and later)."""
+    """Whether this PyTorch shows saved tensors without running unpack hooks of the program (2.7 and later)."""
     return hasattr(torch._C._autograd.SavedTensor, "data")
 
 
 def saved_by_autograd(torch: Any, there: Live) -> Iterator[Saved]:
-    """What the graphs that live tensors lead to keep. What was packed by a hook is not unpacked."""
+    """The tensors saved by the graphs of live tensors. Tensors packed by a hook stay packed."""
     if not can_see_saved(torch):
         return
     waiting = list(there.nodes)
@@ -140,7 +140,7 @@ def saved_by_autograd(torch: Any, there: Live) -> Iterator[Saved]:
         with contextlib.suppress(Exception):
             if tensor.grad_fn is not None:
                 waiting.append(tensor.grad_fn)
-    # The node itself stands in the table, so that its id stays its own as long as this runs.
+    # Holds the node, so that its id is not reused meanwhile.
     seen: Dict[int, Any] = {}
     attributes: Dict[int, List[str]] = {}
     while waiting:
@@ -153,7 +153,7 @@ def saved_by_autograd(torch: Any, there: Live) -> Iterator[Saved]:
         if names is None:
             names = attributes[id(cls)] = [name for name in dir(cls) if name.startswith("_raw_saved_")]
         for name in names:
-            with contextlib.suppress(Exception):  # a graph whose backward is over
+            with contextlib.suppress(Exception):  # the backward has already freed the graph
                 raw = getattr(node, name)
                 for each in raw if isinstance(raw, (tuple, list)) else (raw,):
                     tensor = _unhooked(torch, each)
@@ -167,7 +167,7 @@ def saved_by_autograd(torch: Any, there: Live) -> Iterator[Saved]:
 
 
 def ends_of_graphs(there: Live, keepers: List[Any]) -> List[Any]:
-    """The live tensors that the graphs with these nodes end in: as long as they live, so do the nodes."""
+    """The live tensors at the ends of the graphs with these nodes. They keep the nodes alive."""
     ends: Dict[int, List[Any]] = {}
     waiting: List[Any] = []
     for tensor in there.tensors:
@@ -177,7 +177,7 @@ def ends_of_graphs(there: Live, keepers: List[Any]) -> List[Any]:
                 ends.setdefault(id(node), []).append(tensor)
                 waiting.append(node)
     seen: Dict[int, Any] = {}
-    users: Dict[int, List[int]] = {}  # the nodes that a node's result goes to
+    users: Dict[int, List[int]] = {}  # the nodes that use the result of a node
     while waiting:
         node = waiting.pop()
         if id(node) in seen:
@@ -217,12 +217,12 @@ def _name_of(node: Any) -> str:
 
 
 def is_wrapper(tensor: Any) -> bool:
-    """Whether the tensor has no memory of its own but other tensors inside (DTensor, quantised wrappers)."""
+    """Whether the tensor only wraps other tensors (DTensor, quantised wrappers)."""
     return hasattr(type(tensor), "__tensor_flatten__")
 
 
 def inner_tensors(tensor: Any) -> List[Tuple[str, Any]]:
-    """Name and tensor of what a wrapper is made of."""
+    """Name and tensor of each part of a wrapper."""
     try:
         names = tensor.__tensor_flatten__()[0]
         return [(name, getattr(tensor, name)) for name in names]
@@ -231,7 +231,7 @@ def inner_tensors(tensor: Any) -> List[Tuple[str, Any]]:
 
 
 def pieces(torch: Any, tensor: Any) -> List[Tuple[str, Any]]:
-    """The dense tensors that a tensor's memory is in, each with what it is called behind the tensor's name."""
+    """The dense tensors with a tensor's memory, each with the suffix of its name."""
     layout = tensor.layout
     if layout is torch.strided or layout is torch.jagged:
         parts = [("", tensor)]
@@ -257,11 +257,11 @@ def pieces(torch: Any, tensor: Any) -> List[Tuple[str, Any]]:
 
 
 def memory_of(torch: Any, tensor: Any) -> Optional[Memory]:
-    """Of a dense tensor; None where it has none (functorch's wrappers, mkldnn)."""
+    """The memory of a dense tensor; None if it has none (functorch's wrappers, mkldnn)."""
     try:
         storage = tensor.untyped_storage()
         size = int(storage.nbytes())
-        # data_ptr() would make a copy of memory that is shared until somebody writes to it.
+        # data_ptr() would copy memory that is shared copy-on-write.
         read = getattr(torch._C, "_data_address", None)
         address = int(read(tensor)) if read is not None else int(storage.data_ptr())
         device = tensor.device
@@ -271,7 +271,7 @@ def memory_of(torch: Any, tensor: Any) -> Optional[Memory]:
 
 
 def memory_of_storage(storage: Any) -> Optional[Memory]:
-    """Of a storage that no tensor has: asking where it is would copy memory that is shared until a write."""
+    """The memory of a storage without a tensor. Avoids data_ptr(), which would copy copy-on-write memory."""
     try:
         device = storage.device
         place = (device.type, device.index or 0, int(storage.data_ptr()))
@@ -281,7 +281,7 @@ def memory_of_storage(storage: Any) -> Optional[Memory]:
 
 
 def shape_of(tensor: Any) -> Tuple[Any, ...]:
-    """Sizes as numbers where they are known, as text where they are symbols; (1,) for a scalar, as printed."""
+    """The shape: numbers, or text for symbolic sizes; (1,) for a scalar, as printed."""
     try:
         sizes = tuple(size if type(size) is int else str(size) for size in tensor.size())
     except Exception:  # a nested tensor has no single shape
@@ -297,7 +297,7 @@ def numel_of(tensor: Any) -> int:
 
 
 def gradient_of(tensor: Any) -> Optional[Any]:
-    """The tensor's gradient; that of a tensor which keeps none is not asked for, as PyTorch would warn."""
+    """The tensor's gradient, or None. Skips non-leaf tensors without retained gradient: PyTorch would warn."""
     try:
         if tensor.is_leaf or tensor.retains_grad:
             return tensor.grad
@@ -307,10 +307,10 @@ def gradient_of(tensor: Any) -> Optional[Any]:
 
 
 def held_by_cpp_alone(torch: Any, tensors: List[Any]) -> List[bool]:
-    """Of each tensor of a list that has the only references we know of: whether nothing in Python refers to it.
+    """For each tensor of a list that holds the only known references: whether no other Python object refers to it.
 
-    A tensor that Python once had keeps its Python object as long as C++ uses it. C++ then counts as one reference
-    of that object, and that makes the difference; in versions before those where this was seen, it did not.
+    A tensor keeps its Python object while C++ uses it. In recent versions of PyTorch the reference of C++ then counts
+    as one reference of that object; in older ones it does not.
     """
     if _version(torch) < (2, 11):
         return [False] * len(tensors)

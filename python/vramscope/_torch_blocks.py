@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch's caching allocator says of its blocks, device by device, without changing anything."""
+"""Reads the blocks of PyTorch's caching allocator, device by device. Changes nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Block:
     bytes: int
     requested: int
     stream: int
-    private: bool  # of a CUDA graph or a memory pool of the program's
-    pending: bool  # freed by the program, and still in use by a stream
-    line: str  # from PyTorch's own recording of its history, where that is on
+    private: bool  # belongs to a CUDA graph or a memory pool of the program
+    pending: bool  # freed by the program, but still used by a stream
+    line: str  # from PyTorch's memory history, if that is on
 
     @property
     def end(self) -> int:
@@ -26,14 +26,14 @@ class Block:
 
 @dataclasses.dataclass
 class Cache:
-    """The allocator's memory of one device. Its figures are those of torch.cuda.memory_stats()."""
+    """The allocator's memory of one device. The figures, in bytes, are those of torch.cuda.memory_stats()."""
 
     device: int
-    blocks: List[Block] = dataclasses.field(default_factory=list)  # live ones, by address
-    cached: int = 0  # segments wholly free
-    fragmentation: int = 0  # free bytes of segments in use
+    blocks: List[Block] = dataclasses.field(default_factory=list)  # live blocks by address
+    cached: int = 0  # bytes of segments without a live block
+    fragmentation: int = 0  # free bytes of segments with live blocks
     reserved: int = 0
-    complete: bool = True  # False: another allocator, which does not show its blocks
+    complete: bool = True  # False: another allocator, without a list of its blocks
     allocated: int = 0
     requested: int = 0
     pending: int = 0
@@ -42,7 +42,7 @@ class Cache:
         self._addresses: Optional[List[int]] = None
 
     def block_at(self, address: int) -> Optional[Block]:
-        """The live block that an address is in."""
+        """The live block that contains an address."""
         if self._addresses is None:
             self.blocks.sort(key=lambda block: block.address)
             self._addresses = [block.address for block in self.blocks]
@@ -53,7 +53,7 @@ class Cache:
 
 
 def is_ready(torch: Any) -> bool:
-    """Whether CUDA is in use in this process. Asking does not begin to."""
+    """Whether this process uses CUDA. Does not initialise it."""
     try:
         return bool(torch.cuda.is_initialized())
     except Exception:
@@ -61,7 +61,7 @@ def is_ready(torch: Any) -> bool:
 
 
 def devices_in_use(torch: Any) -> List[int]:
-    """GPUs that this process has a context on, even if it has no tensor there."""
+    """GPUs with a context of this process, also those without a tensor."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if not is_ready(torch) or has_context is None:
         return []
@@ -72,11 +72,11 @@ def devices_in_use(torch: Any) -> List[int]:
 
 
 def caches(torch: Any) -> Dict[int, Cache]:
-    """The devices that the allocator has memory of."""
+    """The devices with memory of the allocator."""
     if not is_ready(torch):
         return {}
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
-        return {}  # each tensor is an allocation of the driver's, and the allocator knows nothing of them
+        return {}  # the allocator does not know tensors that the driver allocates directly
     try:
         native = torch.cuda.get_allocator_backend() == "native"
         segments = _segments(torch) if native else None
@@ -107,7 +107,7 @@ def caches(torch: Any) -> Dict[int, Cache]:
 
 def _segments(torch: Any) -> List[Dict[str, Any]]:
     try:
-        # The history of all events, if it is recorded, can take seconds; blocks have what is needed of it.
+        # Do not copy the history of all events, which can take seconds. The blocks contain enough.
         return list(torch.cuda.memory_snapshot(include_traces=False))
     except TypeError:
         return list(torch.cuda.memory_snapshot())
@@ -126,7 +126,7 @@ def _add(cache: Cache, entry: Dict[str, Any], address: int, stream: int, private
 
 
 def _line_of(frames: Any) -> str:
-    """The innermost line that is not PyTorch's; frames stand innermost first."""
+    """The innermost line outside PyTorch. Frames are ordered innermost first."""
     for frame in frames:
         file = str(frame.get("filename", ""))
         if file.endswith(".py") and "/torch/" not in file:
@@ -145,7 +145,7 @@ def _without_blocks(torch: Any) -> Dict[int, Cache]:
                 cache = Cache(device, complete=False, allocated=allocated, requested=allocated)
                 cache.reserved, cache.cached = reserved, reserved - allocated
                 found[device] = cache
-    except Exception:  # an allocator of the program's, which keeps no figures
+    except Exception:  # an allocator of the program may have no statistics
         return {}
     return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This process gives all its device memory back for a while, through the driver's checkpoints."""
+"""Releases all device memory of this process for a while, by checkpoints of the CUDA driver."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 from . import _paths, _session
 
-# How long to wait before memory that somebody else has is asked for again.
+# Wait before retrying while other processes use the memory.
 _TRY_AGAIN_SECONDS = 0.5
-# What `vramscope yield --timeout` takes.
+# The largest value of `vramscope yield --timeout`.
 _LEAST_SECONDS, _MOST_SECONDS = 0.001, 86400
-# What `vramscope resume --json` ends with where the device has no room.
+# The exit status of `vramscope resume --json` if the device is full.
 _NO_ROOM = 1
 
 
 class YieldedGpu:
-    """The time in which this process has no device memory; made by `yield_gpu`."""
+    """The time without device memory; made by `yield_gpu`."""
 
     def __init__(self, timeout: float, unverified: bool) -> None:
         self._timeout = timeout
@@ -32,16 +32,16 @@ class YieldedGpu:
         self._pid = os.getpid()
         self._away = False
         self._collects = False
-        #: What was given back, on all devices; 0 where NVML is not there to say.
+        #: Released bytes on all devices; 0 without NVML.
         self.bytes = 0
-        #: How long giving back took; after the block, with taking back added.
+        #: Seconds for releasing the memory; after the block, including the time for restoring it.
         self.seconds = 0.0
 
     def __enter__(self) -> "YieldedGpu":
         if self._away:
             raise RuntimeError("vramscope: the device memory of this process is given back already")
         flags = [f"--timeout={self._timeout}", *(["--unverified"] if self._unverified else [])]
-        # A collection can end CUDA objects, and would wait for the memory that this thread is to take back.
+        # A garbage collection can delete CUDA objects and would wait for the memory that this thread has to restore.
         gc.collect()
         self._collects = gc.isenabled()
         gc.disable()
@@ -62,7 +62,7 @@ class YieldedGpu:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        # A child that was forked within the block has no device memory of its own.
+        # A child forked within the block has no device memory.
         if not self._away or os.getpid() != self._pid:
             return
         try:
@@ -79,23 +79,24 @@ class YieldedGpu:
 def yield_gpu(
     until: Optional[Callable[[], object]] = None, timeout: float = 30, *, unverified: bool = False
 ) -> YieldedGpu:
-    """Gives all device memory of this process back, context included, for a block of the program::
+    """Releases all device memory of this process, including the CUDA context, during a block::
 
         with vramscope.yield_gpu() as away:
-            wait_for_something()          # others have the GPU; away.bytes of it were this process's
+            wait_for_something()          # other processes can use away.bytes more
 
         vramscope.yield_gpu(until=wait_for_something)   # the same
 
     The driver (570 or newer) moves everything to host memory and back to the same addresses, so tensors, streams and
-    graphs are what they were. While it is away every CUDA call of every thread waits: the block must make none, nor
-    drop CUDA events or streams. What was submitted before may take `timeout` seconds to finish.
+    graphs stay valid. Meanwhile every CUDA call of every thread waits: the block must not call CUDA or delete CUDA
+    events or streams. Work submitted before may take up to `timeout` seconds. If other processes use the memory at
+    the end of the block, this waits for it.
 
-    A RuntimeError says why the process goes on with its memory: the driver could not move it all (managed memory,
-    memory shared with other processes), the host has no room, the work did not end. What cannot be moved is seen in
-    the process's recording (``vramscope run``, `vramscope.start`); without one, `unverified` says that there is none.
-    Where somebody else has the memory at the end of the block, it is waited for.
+    A RuntimeError explains why the process keeps its memory: the driver cannot move all of it (managed memory, memory
+    shared with other processes), the host memory is too small, or the work did not end in time. Unmovable memory is
+    detected from the recording of the process (``vramscope run``, `vramscope.start`). Without a recording, pass
+    ``unverified=True`` to try anyway.
     """
-    # Before gigabytes travel.
+    # Check this before moving gigabytes.
     if not isinstance(timeout, (int, float)) or not _LEAST_SECONDS <= timeout <= _MOST_SECONDS:
         raise ValueError(
             f"vramscope: timeout is a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}, not {timeout!r}"
@@ -137,7 +138,7 @@ def _warn_that_it_is_away(pid: int) -> None:
 
 
 def _run(words: List[str]) -> Tuple[int, Dict[str, Any], str]:
-    """Our program acts on this process from outside: its status, what it did, and what it says where it failed."""
+    """Runs the vramscope program on this process; returns its status, its result and its error message."""
     with subprocess.Popen(
         [os.fspath(_paths.program()), words[0], "--of-parent", "--json", *words[1:]],
         stdin=subprocess.DEVNULL,
@@ -149,7 +150,7 @@ def _run(words: List[str]) -> Tuple[int, Dict[str, Any], str]:
         try:
             output, errors = helper.communicate()
         except BaseException:
-            # Half way is no place to stay: it ends what it began, and undoes it where it can.
+            # Do not stop half way: let the program finish or undo its work.
             helper.send_signal(signal.SIGINT)
             helper.communicate()
             if words[0] == "yield" and helper.returncode == 0:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin: GPU memory as something that a test can exceed.
-
-::
+"""A pytest plugin that limits the GPU memory of a test::
 
     @pytest.mark.limit_vram("2 GiB")
     def test_training_step(): ...
 
-The body of the test is recorded. It fails where the highest instant of the GPUs' memory (of CPU tensors, where
-there is no NVIDIA driver) exceeds the limit. With ``--vram-keep DIRECTORY`` the recordings stay, one a test; with
-``--vram-baseline PATH``, such a directory or one recording, a test also fails where its peak exceeds the
-baseline's by more than ``--vram-fail-above`` (5 %), and every failure says what changed. ``limit_vram()`` without a
-limit only compares.
+The test body is recorded. The test fails if the peak of GPU memory exceeds the limit. Without an NVIDIA driver the
+peak of CPU tensors counts. Options:
 
-What the process had before the test began is part of the peak: in a GPU's memory its contexts and libraries, too;
-on the CPU the tensors that Python holds then, as if all of them stayed.
+* ``--vram-keep DIRECTORY`` keeps the recordings, one for each test.
+* ``--vram-baseline PATH`` compares with such a directory, or with one recording. A test fails if its peak exceeds the
+  baseline's by more than ``--vram-fail-above`` (5 %). Every failure shows what changed. ``limit_vram()`` without a
+  limit only compares.
+
+Memory from before the test is part of the peak: on a GPU including CUDA contexts and libraries; on the CPU the tensors
+that Python holds when the test begins.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def recording_name(nodeid: str) -> str:
-    """The file of a test's recording: its name, and what tells it from others that read the same."""
+    """The file name of a test's recording: the test's name, and a suffix that makes it unique."""
     readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", nodeid).strip("-")[-120:]
     return f"{readable}-{hashlib.sha256(nodeid.encode()).hexdigest()[:8]}.vram"
 
 
 def parse_size(text: str) -> int:
-    """``"2 GiB"``, ``"1.5G"``, ``"200MiB"``, ``1500000``: K, M, G and T are powers of 1024."""
+    """Bytes of ``"2 GiB"``, ``"1.5G"``, ``"200MiB"`` or ``1500000``. K, M, G and T are powers of 1024."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(?:i?b)?\s*", str(text), re.IGNORECASE)
     if match is None:
         raise ValueError(f"limit_vram: {text!r} is no size; use for instance '2 GiB' or '200 MiB'")
@@ -93,7 +93,7 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _held(recording: str, at: str) -> Dict[str, int]:
-    """Bytes at an instant by the kind of the devices; at the peak each device is at its own."""
+    """Bytes at an instant by device type. At the peak, each device counts at its own peak."""
     done = _run("report", recording, "--json", "--top", "1", "--at", at)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
@@ -104,11 +104,11 @@ def _held(recording: str, at: str) -> Dict[str, int]:
 
 
 def _peak(recording: str, cpu_before: int) -> Tuple[int, int]:
-    """The peak of the GPUs, else of CPU tensors; and bytes of it that are from before and not in the recording."""
+    """The peak of the GPUs, or of CPU tensors, and its bytes from before the recording."""
     held = _held(recording, "peak")
     if held.get("gpu"):
         return held["gpu"], 0
-    # Tensors from before that have a name, such as parameters, are in the recording from its first instant on.
+    # Named tensors from before, such as parameters, are in the recording from its first instant on.
     before = max(0, cpu_before - _held(recording, "0").get("cpu", 0))
     return held.get("cpu", 0) + before, before
 
@@ -155,7 +155,7 @@ def _complaints(item: pytest.Item, recording: str, limit: Optional[int], cpu_bef
             complaints.append(f"against {baseline}:\n{done.stdout.rstrip()}")
     elif complaints:
         lines = _run("report", recording, "--top", "5").stdout.rstrip().splitlines()
-        # Where the recording is says nothing to whoever reads this later.
+        # The path of a temporary recording would not help the reader.
         complaints.append("\n".join(line for line in lines if not line.startswith("Trace: ")))
     return complaints
 
@@ -187,7 +187,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             return
         yield
         recording.__exit__(None, None, None)
-        # Where a process of the test goes on, its directory says as much.
+        # While a process of the test still runs, the recording is a directory, which can be read as well.
         path = recording.path or recording.unfinished
         if path is None:
             item.stash[_COMPLAINTS] = ["vramscope: limit_vram needs a recording of its own, and pytest is recorded"]

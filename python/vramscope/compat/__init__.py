@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interfaces of older tools, for programs that use them: a changed import is all that they need."""
+"""The interfaces of older tools. A program that uses them only changes its import."""

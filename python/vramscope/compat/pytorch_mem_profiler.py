@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch Memory Profiler's interface: ``from vramscope.compat.pytorch_mem_profiler import *``.
 
-The names, arguments, table and CSV columns are the old ones; the figures come from a recording, and are of the
-iteration, not summed up over the epoch. Modules may return tuples, dictionaries and None. What stood before the
-recording began is a row of its own: import this before torch and there is none.
+Names, arguments, table and CSV columns are those of the old tool. The figures come from a recording and cover one
+iteration; they are not summed over the epoch. Modules may return tuples, dictionaries and None. Memory allocated
+before the recording is one row; import this module before torch to avoid it.
 """
 
 from __future__ import annotations
 
-# Before torch, on purpose: importing this begins the recording where torch is not there yet.
+# Must come before torch: this import begins the recording if torch is not imported.
 from .._iterations import OUTPUT_DIR, IterationProfiler
 
 import os
@@ -17,12 +17,12 @@ from typing import Any, Union
 
 import torch
 
-# What a star import of the old module gave.
+# The names of a star import of the old module.
 __all__ = ["MB", "OUTPUT_DIR", "datetime", "getDataPtr", "getTensorSize", "memory_profiler", "os", "torch"]
 
 
 def getDataPtr(tensor: Any) -> int:
-    """The address at which a tensor's storage begins: equal for all tensors that share it."""
+    """The address of a tensor's storage, equal for all tensors that share it."""
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -38,14 +38,14 @@ def getTensorSize(tensor: Any, scale: str = "MB") -> int:
 
 
 def MB(B: float) -> int:
-    """Bytes as the nearest number of MB (10**6 bytes)."""
+    """Bytes rounded to MB (10**6 bytes)."""
     return round(float(B) / 1000000.0)
 
 
 class memory_profiler(IterationProfiler):
-    """`IterationProfiler` as the old tool printed: in MB, on standard output and into the same CSV columns.
+    """`IterationProfiler` with the output of the old tool: MB on standard output, and the same CSV columns.
 
-    The CSV's columns of the old tool are in MB; those behind them, which it did not have, are exact bytes.
+    CSV columns of the old tool are in MB. The new columns after them are exact bytes.
     """
 
     def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pytorch_memlab's interface: ``from vramscope.memlab import MemReporter, Courtesy, profile``.
 
-Names, arguments and submodules are the old ones. `install_alias` lets a program keep its imports of
+Names, arguments and submodules are those of pytorch_memlab. With `install_alias` a program keeps its imports of
 ``pytorch_memlab``.
 """
 
@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import Any
 
-from .. import load_ipython_extension as load_ipython_extension  # of %load_ext
+from .. import load_ipython_extension as load_ipython_extension  # for %load_ext
 from .._courtesy import Courtesy
 from .._mem_reporter import MemReporter
 from ._line import get as _get
@@ -38,7 +38,7 @@ _SUBMODULES = (
     "mem_reporter",
     "utils",
 )
-# What comes from the line profiler, when it is asked for.
+# Imported from the line profiler on first use.
 _LINE_PROFILER = (
     "LineProfiler",
     "clear_global_line_profiler",
@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
 
 def install_alias() -> None:
-    """From here on ``import pytorch_memlab`` gives this module, in this process."""
+    """From now on ``import pytorch_memlab`` imports this module in this process."""
     own = sys.modules[__name__]
     there = sys.modules.get(_OLD_NAME)
     if there is own:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line profiler's names, found when they are asked for: the rest of the module does without them."""
+"""Imports the line profiler's names on first use: the rest of the module does not need them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from .._mem_report import RULE as LEN
 from .._mem_report import readable_size
 from .._mem_reporter import MemReporter
 
-# What PyTorch's allocator rounds requests up to, and what it asks the driver for at least.
+# Rounding of PyTorch's allocator, and its smallest request to the driver.
 PYTORCH_MIN_ALLOCATE = 2**9
 PYTORCH_MIN_CACHE = 2**20
 

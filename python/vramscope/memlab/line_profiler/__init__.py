@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``pytorch_memlab.line_profiler``: a package with a function and a module that are both called `profile`."""
+"""``pytorch_memlab.line_profiler``: a package with both a function and a module named `profile`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(types.ModuleType):
-    """As an attribute, `profile` is the function: importing the module of that name must not hide it."""
+    """Keeps the function as the attribute `profile`: importing the module `profile` must not replace it."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "profile" or not isinstance(value, types.ModuleType):
