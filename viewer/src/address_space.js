@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address space at the instant: a strip a segment, its blocks in their colours, its holes, and who
-// pins what is free.
+// The address space at the instant: a strip for each segment with its blocks and holes, and the blocks that keep free
+// memory from being returned.
 import { Choice } from "./choice.js";
 import { DataTable } from "./datatable.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
@@ -17,7 +17,7 @@ const ROW = 26;
 const STRIP = 16;
 const LABEL = 250;
 const SHORTEST = 40;
-// Where the words before a strip end and begin.
+// Columns of the text before a strip.
 const FREE_RIGHT = 158;
 const BLOCKS_LEFT = 170;
 const LISTED = 40;
@@ -32,7 +32,7 @@ export class AddressSpace {
   constructor(model, palette) {
     this.model = model;
     this.palette = palette;
-    /** @type {Segments|null} Made when it is first looked at. */
+    /** @type {Segments|null} Made on first use. */
     this.segments = null;
     /** @type {Segment[]} */
     this.shown = [];
@@ -54,21 +54,21 @@ export class AddressSpace {
       show: (/** @type {import("./segments.js").Pin} */ pin) => formatBytes(pin[key]),
     });
     /** @type {DataTable<import("./segments.js").Pin>} */
-    this.pins = new DataTable("Who pins free memory", [
+    this.pins = new DataTable("Blocks that keep free memory", [
       { name: "Line or layer", text: true, value: ({ name }) => name },
-      bytes("Its own bytes", "bytes", "In blocks of segments that have holes"),
+      bytes("Size", "bytes", "Bytes of its blocks in segments with holes"),
       { name: "Blocks", value: ({ blocks }) => blocks, show: ({ blocks }) => formatCount(blocks) },
       { name: "Segments", value: ({ segments }) => segments, show: ({ segments }) => formatCount(segments) },
-      bytes("Pins alone", "alone", "Free bytes of segments in which nobody else has a block: they could be given back without it"),
-      bytes("Pins with others", "pinned", "Free bytes of all segments in which it has a block"),
+      bytes("Kept alone", "alone", "Free bytes of segments whose only blocks are these: freeing them returns the segments"),
+      bytes("Kept with others", "pinned", "Free bytes of all segments with one of its blocks"),
     ], { sorted: 4, folding: {
       describe: ({ name, bytes: own, blocks, alone }) => ({ name, type: String(blocks), bytes: own, holds: String(alone > 0) }),
       sum: joinPins,
     } });
-    this.hint = "blocks and holes of each segment at the instant · a strip is as long as the square root of its size";
+    this.hint = "blocks and holes of each segment at the instant · the length of a strip is the square root of its size";
     this.copy = this.pins.copy;
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), this.canvas, this.more,
-      h("h3", { class: "space-pins" }, "Who pins what is free"), this.pins.element);
+      h("h3", { class: "space-pins" }, "Blocks that keep free memory from being returned"), this.pins.element);
     this.draw = perFrame(() => this.paint());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.describe(event));
@@ -85,12 +85,12 @@ export class AddressSpace {
     if (this.order === "address") segments.sort((a, b) => (a.extents[0]?.[0] ?? 0) - (b.extents[0]?.[0] ?? 0));
     const sum = (/** @type {"held"|"used"|"free"} */ key) => segments.reduce((total, segment) => total + segment[key], 0);
     this.shown = this.all ? segments : segments.slice(0, LISTED);
-    this.text.textContent = segments.length === 0 ? "No allocator had segments on this device at this instant."
+    this.text.textContent = segments.length === 0 ? "No allocator has segments on this device at this instant."
       : `${formatCount(segments.length)} segments hold ${formatBytes(sum("held"))}: ${formatBytes(sum("used"))} in blocks, ${formatBytes(sum("free"))} free`;
     this.canvas.setAttribute("aria-label", this.text.textContent);
     this.more.textContent = `Show ${formatCount(segments.length - this.shown.length)} more segments`;
     this.more.classList.toggle("gone", this.shown.length === segments.length);
-    this.pins.render(pinsOf(this.model, segments, (kind) => placeNameOf(this.model, kind) || "(no line)"), "Nothing that is free is pinned.");
+    this.pins.render(pinsOf(this.model, segments, (kind) => placeNameOf(this.model, kind) || "(no line)"), "All free memory can be returned.");
     this.draw();
   }
 
@@ -99,7 +99,7 @@ export class AddressSpace {
   }
 
   /**
-   * By the square root of the size: beside a segment of gigabytes the blocks of one of 2 MiB can be seen.
+   * The width follows the square root of the size, so that a segment of 2 MiB is visible beside one of gigabytes.
    * @param {Segment} segment
    */
   widthOf(segment) {
@@ -112,7 +112,7 @@ export class AddressSpace {
   }
 
   /**
-   * The parts of a strip, as shares of it: blocks, and what lies between them.
+   * The parts of a strip as shares of its length: blocks and holes.
    * @param {Segment} segment
    * @returns {{block: number, from: number, to: number}[]} Block -1: a hole; -2: blocks that are not listed.
    */
@@ -127,7 +127,7 @@ export class AddressSpace {
       parts.push({ block, from: at / segment.held, to: (at + bytes) / segment.held });
       at += bytes;
     };
-    // Without extents the order of the blocks is all there is.
+    // Without extents only the order of the blocks is known.
     const extents = segment.extents.length > 0 && segment.unlisted === 0 ? segment.extents : [];
     let next = 0;
     for (const [begin, size] of extents) {
@@ -167,7 +167,7 @@ export class AddressSpace {
       context.fillStyle = colours.soft;
       context.fillText(segment.free > 0 ? `${formatBytes(segment.free)} free` : "full", Math.min(FREE_RIGHT, label - 8), middle, label - 76);
       context.textAlign = "left";
-      // On a narrow screen the strip needs the room.
+      // A narrow screen has no room for text.
       if (label === LABEL) context.fillText(`${formatCount(segment.blocks.length)} block${segment.blocks.length === 1 ? "" : "s"}`, BLOCKS_LEFT, middle, label - BLOCKS_LEFT - 8);
       for (const { block, from, to } of this.partsOf(segment)) {
         const kind = block >= 0 ? page.allocations.site[block] : segment.freeSite;
@@ -197,7 +197,7 @@ export class AddressSpace {
     if (!part) tip.show(event.clientX, event.clientY, head("segment", segment.held), whole);
     else if (part.block < 0) {
       const bytes = Math.round((part.to - part.from) * segment.held);
-      tip.show(event.clientX, event.clientY, head(part.block === -2 ? "blocks that are not listed" : `hole: ${model.ownCategory(segment.freeSite)}`, bytes), whole);
+      tip.show(event.clientX, event.clientY, head(part.block === -2 ? "blocks without rows" : `hole: ${model.ownCategory(segment.freeSite)}`, bytes), whole);
     } else {
       const kind = page.allocations.site[part.block];
       tip.show(event.clientX, event.clientY, head(page.names[kinds.name[kind]] || placeNameOf(model, kind) || "block", page.allocations.bytes[part.block]),

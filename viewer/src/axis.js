@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Axes of time and bytes: how all canvases that have them draw them, and the timeline's window as the
-// axis of another canvas: what is below a pixel, where a time is, and when the window has come to rest.
+// Axes of time and bytes for all canvases, and a time axis that follows the window of the timeline.
 import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -8,13 +7,13 @@ import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
 /** @typedef {import("./dom.js").Colours} Colours */
 
 export const MARGIN = { left: 74, right: 10, top: 22, bottom: 24 };
-// A window that rests for so long is drawn.
+// A moving window is drawn when it rests this long.
 const REST_MS = 120;
 const TICK_PIXELS = 110;
 const BYTE_TICKS = 6;
 
 /**
- * How far down a canvas of some height an amount stands, where the axis ends at `top`.
+ * The y coordinate of an amount on a canvas whose axis ends at `top`.
  * @param {number} bytes
  * @param {number} top
  * @param {number} height
@@ -24,7 +23,7 @@ export function bytesToY(bytes, top, height) {
 }
 
 /**
- * What stands at the ticks of a time axis, and where: those that have room.
+ * The labels of a time axis and their positions, as many as fit.
  * @param {[number, number]} window
  * @param {number} width Of the plot, without margins.
  * @returns {{x: number, text: string}[]}
@@ -39,7 +38,7 @@ function ticksOf([from, to], width) {
 }
 
 /**
- * The lines and labels of bytes, and the ticks of time.
+ * Paints the lines and labels of bytes, and the ticks of time.
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
  * @param {{width: number, height: number, top: number, window: [number, number]}} picture The whole canvas's size; `top`: bytes.
@@ -93,7 +92,7 @@ export class WindowAxis {
     return from + Math.min(1, Math.max(0, (x - MARGIN.left) / this.width)) * (to - from);
   }
 
-  /** @param {number} time Outside of the window: its nearest edge. */
+  /** @param {number} time Clamped to the window. */
   xOf(time) {
     const [from, to] = this.window;
     return MARGIN.left + Math.min(1, Math.max(0, (time - from) / (to - from))) * this.width;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which category a level of the ledger counts for: what its colour follows.
+// The category of a level of the ledger, which decides its colour.
 import { isKnown } from "./palette.js";
 
-// Levels of the ledger that belong to a category without having its name
-// (src/format/parts.def).
+// Levels of the ledger with another name than their category (src/format/parts.def).
 const ALIASES = new Map([
   ["graph memory, cached", "cached"], ["slab slack", "rounding"], ["in transit", "driver"],
   ["RM-internal", "driver"], ["UVM driver", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],
@@ -13,8 +12,7 @@ const ALIASES = new Map([
 ]);
 
 /**
- * The category of a ledger path: its innermost level that is one, or "driver" for what the driver
- * keeps.
+ * The category of a ledger path: its innermost level that is a category, or "driver" for driver memory.
  * @param {string[]} path
  */
 export function categoryOf(path) {
@@ -27,9 +25,9 @@ export function categoryOf(path) {
 }
 
 /**
- * Bands of the timeline are called by their levels.
+ * The category of a band of the timeline, whose name consists of levels.
  * @param {string} group
- * @param {boolean} [sampled] NVML's figures are all that is known: whose they are is what there is to say.
+ * @param {boolean} [sampled] Only NVML's figures are known, so owners replace categories.
  */
 export function categoryOfGroup(group, sampled = false) {
   const path = group.split(" / ");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changed between two instants: the one that the page shows and one that the reader chose before,
-// or the ends of the timeline's window.
+// Changes between two instants: a baseline and the chosen instant, or the ends of the timeline's window.
 import { WindowAxis } from "./axis.js";
 import { DataTable } from "./datatable.js";
 import { Filter } from "./filter.js";
@@ -18,13 +17,13 @@ import { makeView } from "./view.js";
  * @property {string} name
  * @property {number} before
  * @property {number} after
- * @property {number} count By how many allocations.
+ * @property {number} count Change in the number of allocations.
  */
 
 /** @typedef {"category"|"module"|"line"} Group */
 
 /**
- * What differs between two views, the largest change first.
+ * The differences of two views, largest first.
  * @param {Model} model
  * @param {View} before
  * @param {View} after
@@ -69,9 +68,9 @@ export class ChangesView {
       if (this.view) this.render(this.view);
     });
     this.text = h("p", { class: "changes-text", role: "status" });
-    this.here = h("button", { class: "chip action", type: "button", click: () => store.set({ base: this.view?.at ?? null }) }, "Compare from this instant on");
-    this.start = h("button", { class: "chip", type: "button", click: () => store.set({ base: 0 }) }, "From the start");
-    this.before = h("button", { class: "chip", type: "button", click: () => store.set({ base: this.previous() }) }, "From the previous iteration's peak");
+    this.here = h("button", { class: "chip action", type: "button", click: () => store.set({ base: this.view?.at ?? null }) }, "Set as baseline");
+    this.start = h("button", { class: "chip", type: "button", click: () => store.set({ base: 0 }) }, "Baseline: start");
+    this.before = h("button", { class: "chip", type: "button", click: () => store.set({ base: this.previous() }) }, "Baseline: peak of the previous iteration");
     const bytes = (/** @type {string} */ name, /** @type {(change: Change) => number} */ of, signed = false, minor = false) => ({
       name, minor, value: of, show: (/** @type {Change} */ change) => (signed ? formatSignedBytes(of(change)) : formatBytes(of(change))),
     });
@@ -86,13 +85,13 @@ export class ChangesView {
       sum: (name, all) => all.reduce((sum, change) => (
         { name, before: sum.before + change.before, after: sum.after + change.after, count: sum.count + change.count }), { name, before: 0, after: 0, count: 0 }),
     } });
-    this.hint = "what grew and shrank between two instants";
+    this.hint = "changes between two instants";
     this.copy = this.table.copy;
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.here, this.start, this.before), this.text, this.table.element);
     new WindowAxis(model, store, this.element).whenItRests(() => { if (this.view) this.render(this.view); });
   }
 
-  /** When the iteration before that of the instant had its peak; null: there is none. */
+  /** The peak time of the previous iteration; null: there is none. */
   previous() {
     const { iteration_table: table } = this.model.page;
     const { device, at } = this.view ?? { device: 0, at: 0 };
@@ -108,8 +107,8 @@ export class ChangesView {
     this.before.classList.toggle("gone", this.previous() === null);
     const window = state.base === null ? state.zoom : null;
     if (state.base === null && !window) {
-      this.text.textContent = "Drag over the timeline: what changed from the window's start to its end. " +
-        "Or choose where to compare from: then every instant that you choose is compared with it.";
+      this.text.textContent = "Drag over the timeline to compare the start and the end of a window. " +
+        "Or set a baseline: every instant that you choose is then compared with it.";
       this.table.render([], "");
       return;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of a few: a row of buttons that is one stop of the Tab key.
+// A choice between a few options: a row of buttons that is one stop of the Tab key.
 import { h } from "./dom.js";
 
 export class Choice {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page gives away: tables for spreadsheets, the command that says the same.
+// Copies tables for spreadsheets, and the command that prints the view.
 import { h } from "./dom.js";
 
 const SHOWN_MS = 1600;
 
 /**
- * Cells as tab-separated values; what would end a cell becomes a space.
+ * Formats cells as tab-separated values. Characters that would end a cell become spaces.
  * @param {(string|number)[][]} rows
  */
 export function asTsv(rows) {
@@ -13,7 +13,7 @@ export function asTsv(rows) {
 }
 
 /**
- * An argument as a POSIX shell reads it back.
+ * Quotes an argument for a POSIX shell.
  * @param {string} text
  */
 export function shellQuoted(text) {
@@ -21,7 +21,7 @@ export function shellQuoted(text) {
 }
 
 /**
- * Pages from files may have no clipboard of the new kind; a selection always works.
+ * Pages opened from files may lack navigator.clipboard; copying a selection always works.
  * @param {string} text
  */
 async function copyText(text) {
@@ -40,7 +40,7 @@ async function copyText(text) {
 }
 
 /**
- * A button that copies, and says so.
+ * A button that copies and confirms it.
  * @param {string} label
  * @param {string} title
  * @param {() => string} make

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command that says on a terminal what the page shows.
+// The command that prints the view of the page on a terminal.
 import { shellQuoted } from "./clipboard.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./view.js").View} View */
 
-// The command's dimensions for the orders of the icicle; the ledger's levels have none.
+// The command's dimensions for the orders of the icicle. The order by owner has none.
 const DIMENSIONS = { module: "module", stack: "python", category: "category", owner: "" };
 
 /**
- * An instant as `--at @NS` takes it.
+  * An instant in the form of `--at @NS`.
  * @param {import("./types.js").PageData} page
  * @param {number} at From the start.
  */
@@ -19,8 +19,8 @@ export function instantOf(page, at) {
 }
 
 /**
- * `vramscope report FILE --at @NS ...` for the instant, the order and the filters on the page. Text and
- * sizes that filter the page have no option there.
+  * `vramscope report FILE --at @NS ...` for the instant, the order and the filters of the page. The command has no
+  * options for filters by text and size.
  * @param {Model} model
  * @param {State} state
  * @param {View} view
@@ -28,14 +28,14 @@ export function instantOf(page, at) {
 export function commandOf(model, state, view) {
   const { page } = model;
   const words = ["vramscope", "report", page.file];
-  // Each device is shown at its own peak.
+  // Without --at the command shows each device at its own peak, like the page.
   if (!view.atPeak) words.push("--at", `@${instantOf(page, view.at)}`);
   if (DIMENSIONS[state.by] !== "") words.push("--by", DIMENSIONS[state.by]);
   const device = page.devices[state.device];
   if (page.devices.length > 1) words.push("--where", `device=${device.kind === "gpu" ? device.index : device.kind}`);
   const purposes = state.categories.filter((name) => page.categories.includes(name));
   if (purposes.length === 1) words.push("--where", `category=${purposes[0]}`);
-  // Folded layers are none by that name.
+  // The names of grouped layers are unknown to the command.
   if (state.module && page.folded_layers === 0) words.push("--where", `module=${state.module}`);
   return words.map(shellQuoted).join(" ");
 }

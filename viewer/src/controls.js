@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The line that stays in sight: which instant is shown, what filters the page, and how to filter it.
+// The sticky line: the chosen instant, and the filters of the page.
 import { formatBytes, formatCount, formatInstant, formatTime } from "./format.js";
 import { copying } from "./clipboard.js";
 import { commandOf, instantOf } from "./command.js";
@@ -15,7 +15,7 @@ import { UNFILTERED } from "./state.js";
 /** @typedef {import("./view.js").View} View */
 
 const SIZES = [0, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 2 ** 30];
-// More categories than these are told by their number.
+// Above this, the chip shows only the number of categories.
 const NAMED = 3;
 
 export class Controls {
@@ -26,7 +26,7 @@ export class Controls {
   constructor(model, store) {
     this.model = model;
     this.store = store;
-    /** What the chips were made for. */
+    /** The filters that the chips show. */
     this.shownChips = "";
     this.where = h("span", {});
     this.time = h("b", {});
@@ -42,11 +42,11 @@ export class Controls {
       class: "chip action", type: "button", click: () => store.set({ at: null }),
     }, "Back to peak");
     this.allocated = h("button", {
-      class: "chip action", type: "button", title: "The instant at which most is allocated, without cache and driver: --at allocated-peak",
+      class: "chip action", type: "button", title: "Go to the instant with the most allocated memory, without cache and driver (--at allocated-peak)",
       click: () => store.set({ at: model.allocatedPeak(store.state.device), zoom: null }),
     }, "Allocated peak");
     this.refused = h("button", {
-      class: "chip bad", type: "button", title: "The instant at which a request for memory failed",
+      class: "chip bad", type: "button", title: "Go to the first failed request for memory",
       click: () => store.set({ at: model.outOfMemory[store.state.device][0].t, zoom: null }),
     }, "Out of memory");
     this.chips = h("div", { class: "filters", role: "group", "aria-label": "Filters" });
@@ -62,7 +62,7 @@ export class Controls {
         if (event.key === "Escape") store.set({ search: "" });
       },
     }));
-    const command = copying("Copy command", "Copy the vramscope report command that says what is shown here",
+    const command = copying("Copy command", "Copy the vramscope command that prints this view",
       () => (this.view ? commandOf(model, store.state, this.view) : ""));
     const help = h("button", { class: "chip round", type: "button", title: "Keys and words (?)", "aria-label": "Help: keys and words", click: openHelp }, "?");
     this.element = h("div", { class: "controls", role: "region", "aria-label": "Instant and filters" },
@@ -90,8 +90,8 @@ export class Controls {
     setText(this.time, this.model.page.instant ? "" : formatTime(view.at));
     setAttribute(this.time, "title", `${formatInstant(view.at)} from the start, --at @${instantOf(this.model.page, view.at)}`);
     const between = Math.round(view.asked) !== view.at;
-    setText(this.nearest, between ? `Not ${formatInstant(view.asked)}, which was asked for: this page is exact at ` +
-      `${formatCount(this.model.instants?.length ?? 0)} instants, of which ${formatInstant(view.at)} is the nearest.` : "");
+    setText(this.nearest, between ? `The page shows ${formatInstant(view.at)} instead of ${formatInstant(view.asked)}: it is the nearest of the ` +
+      `${formatCount(this.model.instants?.length ?? 0)} instants with exact figures.` : "");
     this.nearest.classList.toggle("gone", !between);
     setText(this.iteration, iteration === null ? "" : `, iteration ${iteration}`);
     setText(this.live, formatBytes(view.total));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of rows that are all alike: sorted by any column, copied as it stands, rows that open.
+// A table that sorts by any column, copies its rows and opens rows for details.
 import { copyButton } from "./clipboard.js";
 import { formatCount } from "./format.js";
 import { h, named, roving } from "./dom.js";
@@ -9,17 +9,16 @@ import { NAMES } from "./trie.js";
 /**
  * @template Item
  * @typedef {object} DataColumn
- * @property {string} name A word.
- * @property {(item: Item) => number|string} value What it is sorted by, and copied as.
- * @property {(item: Item) => Node|string} [show] Where that is not the value.
- * @property {boolean} [text] To the left, and from A to Z.
- * @property {boolean} [minor] Left out where there is little room.
+ * @property {string} name The head, one word.
+ * @property {(item: Item) => number|string} value The value for sorting and copying.
+ * @property {(item: Item) => Node|string} [show] The displayed value, if it differs.
+ * @property {boolean} [text] Aligned left and sorted from A to Z.
+ * @property {boolean} [minor] Hidden on narrow screens.
  * @property {string} [title]
  */
 
 /**
- * How rows whose names differ in numbers alone are one that opens: what foldRepeated() asks, and the row that
- * stands for several.
+ * Groups rows whose names differ only in numbers: the input of foldRepeated(), and the row of a group.
  * @template Item
  * @typedef {object} Folding
  * @property {(item: Item) => {name: string, type: string, bytes: number, holds: string}} describe
@@ -27,7 +26,7 @@ import { NAMES } from "./trie.js";
  */
 
 /**
- * A row, and those below it where it stands for several.
+ * A row, with its members if it is a group.
  * @template Item
  * @typedef {{item: Item, of: Item[], name: string}} Line
  */
@@ -36,13 +35,13 @@ import { NAMES } from "./trie.js";
 const classOf = ({ text, minor }) => (text ? "text" : minor ? "minor" : null);
 
 /**
- * A name that is cut in its middle where there is no room for it.
+ * A name that is shortened in the middle if it does not fit.
  * @param {Node|string} content
  */
 const nameOf = (content) => (typeof content === "string" ? h("span", { class: "place" }, named(content, "")) : content);
 
 const LISTED = 100;
-// How many more a click shows.
+// A click shows this many more.
 const MORE = 1000;
 
 /** @template Item */
@@ -51,10 +50,10 @@ export class DataTable {
    * @param {string} label
    * @param {DataColumn<Item>[]} columns
    * @param {object} how
-   * @param {number} how.sorted By which column at first.
-   * @param {(item: Item) => void} [how.choose] What a click on a row does.
+   * @param {number} how.sorted The initial sort column.
+   * @param {(item: Item) => void} [how.choose] The action of a click on a row.
    * @param {(item: Item) => boolean} [how.isChosen]
-   * @param {(item: Item) => Node|null} [how.detail] What a row opens to.
+   * @param {(item: Item) => Node|null} [how.detail] The content of an open row.
    * @param {Folding<Item>} [how.folding]
    */
   constructor(label, columns, { sorted, choose, isChosen, detail, folding }) {
@@ -66,7 +65,7 @@ export class DataTable {
     this.detail = detail;
     this.folding = folding;
     this.listed = LISTED;
-    /** @type {Set<string>} Names of rows that stand for several and are open. */
+    /** @type {Set<string>} Names of open groups. */
     this.unfolded = new Set();
     /** @type {Item[]} */
     this.items = [];
@@ -160,7 +159,7 @@ export class DataTable {
 
   /**
    * @param {Item} item
-   * @param {boolean} [below] It stands below one that stands for several.
+   * @param {boolean} [below] The row is a member of a group.
    */
   makeRow(item, below = false) {
     const acts = this.choose !== undefined || this.detail !== undefined;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All devices on one axis, or all processes (ranks) on theirs: a line each, over the timeline's window.
+// The totals of all devices, or of all processes (ranks), as lines over the timeline's window.
 import { MARGIN, WindowAxis, bytesToY, paintAxes } from "./axis.js";
 import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, tip } from "./dom.js";
@@ -22,11 +22,11 @@ import { processOf } from "./tree_paths.js";
 
 const HEIGHT = 300;
 const DASHES = [[], [6, 3], [2, 3]];
-// More lines than that are a tangle.
+// More lines are unreadable.
 const MOST_LINES = 32;
 
 /**
- * Processes on devices: rows of the page's accounts that are some process's.
+ * The accounts of the page that belong to a process.
  * @param {Model} model
  */
 function accountsOf(model) {
@@ -54,16 +54,16 @@ export class DevicesView {
     this.store = store;
     this.accounts = accountsOf(model);
     this.byProcess = model.page.devices.length === 1;
-    this.by = new Choice("What a line is", [["device", "Device"], ["process", "Process"]], (chosen) => {
+    this.by = new Choice("One line for each", [["device", "Device"], ["process", "Process"]], (chosen) => {
       this.byProcess = chosen === "process";
       if (this.view) this.render(this.view);
     });
     const ranks = new Set(this.accounts.map((account) => model.page.accounts.process[account])).size > 1;
     this.by.element.classList.toggle("gone", !ranks || model.page.devices.length === 1);
-    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "devices-axis", role: "img", "aria-label": "Totals over time, a line each" }));
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "devices-axis", role: "img", "aria-label": "Totals over time, one line each" }));
     this.legend = h("div", { class: "legend-line" });
     this.text = h("span", { class: "soft" });
-    this.hint = "the ledger's totals on one axis · click: that instant, on the nearest line's device";
+    this.hint = "totals of the ledger on one axis · click to inspect an instant on the device of the nearest line";
     this.copy = h("span", {});
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), this.legend, this.canvas);
     /** @type {Line[]} */
@@ -119,7 +119,7 @@ export class DevicesView {
     this.view = view;
     this.by.show(this.byProcess ? "process" : "device");
     const hidden = this.byProcess ? this.accounts.length - this.lines.length : 0;
-    this.text.textContent = hidden > 0 ? `the ${MOST_LINES} highest; ${formatCount(hidden)} more are not drawn` : "";
+    this.text.textContent = hidden > 0 ? `the ${MOST_LINES} highest lines; ${formatCount(hidden)} others are not drawn` : "";
     this.draw();
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of `vramscope diff --html`: what changed in words, both histories over one axis, an icicle coloured by
-// change, and the rows. All figures are those of `vramscope diff --json`.
+// The page of `vramscope diff --html`: the changes in words, both histories, an icicle coloured by change, and the rows.
+// All figures are those of `vramscope diff --json`.
 import { ChangeIcicle } from "./diff_icicle.js";
 import { HistoryPair } from "./diff_timeline.js";
 import { h } from "./dom.js";
@@ -32,12 +32,12 @@ import { drawPage } from "./page_data.js";
  * @property {number} duration_ns
  * @property {string[]} groups
  * @property {number[]} time_ns From the start.
- * @property {number[][]} bytes By group and bucket.
+ * @property {number[][]} bytes Indexed by group and bucket.
  * @property {[number, number][]} iterations Begin and end, from the start.
  *
  * @typedef {object} Page
  * @property {Diff} diff
- * @property {{a: History[], b: History[]}} histories By device, in one order.
+ * @property {{a: History[], b: History[]}} histories One for each device, in the same order.
  * @property {string} version
  */
 
@@ -45,7 +45,7 @@ const FIRST_ROWS = 40;
 
 /**
  * @param {number} delta
- * @param {number} limit What is no larger is noise.
+ * @param {number} limit Changes up to this are noise.
  */
 function changeClass(delta, limit) {
   return delta > limit ? "grew" : delta < -limit ? "shrank" : "steady";
@@ -61,7 +61,7 @@ function makeHead(page) {
   const side = (/** @type {string} */ letter, /** @type {{file: string, command: string}} */ source) =>
     h("p", { class: "command", title: source.command }, h("b", {}, `${letter}  ${source.file}`), `  ${source.command}`);
   return h("header", { class: "head" },
-    h("div", { class: "brand" }, h("span", {}, "vramscope"), h("span", { class: "facts" }, "what changed between two recordings")),
+    h("div", { class: "brand" }, h("span", {}, "vramscope"), h("span", { class: "facts" }, "comparison of two recordings")),
     h("h1", {}, diff.same ? "No difference" : diff.causes[0] ?? ""),
     side("A", diff.a), side("B", diff.b),
     h("div", { class: "figures" }, figure("Peak of A", formatBytes(diff.peak.a_bytes), ""),
@@ -75,7 +75,7 @@ function makeCauses(diff) {
   return h("section", { class: "card" },
     diff.causes.length > 1 ? h("h2", {}, "Also") : null,
     diff.causes.length > 1 ? h("ul", { class: "causes" }, ...diff.causes.slice(1).map((cause) => h("li", {}, cause))) : null,
-    diff.notes.length > 0 ? h("h2", {}, "To know beside it") : null,
+    diff.notes.length > 0 ? h("h2", {}, "Notes") : null,
     diff.notes.length > 0 ? h("ul", { class: "causes soft" }, ...diff.notes.map((note) => h("li", {}, note))) : null);
 }
 
@@ -94,7 +94,7 @@ function makeCategories(diff) {
       : null);
 }
 
-/** The rows, largest change first: those that a prefix of tree path has, with a button for the rest. */
+/** The rows below a tree path, largest change first, with a button for the rest. */
 class RowTable {
   /** @param {Diff} diff */
   constructor(diff) {
@@ -104,7 +104,7 @@ class RowTable {
     this.said = h("span", { class: "hint" });
     /** @type {(row: Row) => boolean} */
     this.wanted = () => true;
-    // What a row's path begins with says something where there are several.
+    // Hide the first level of the paths if all rows share it.
     this.from = new Set(diff.rows.map((row) => row.path[0])).size > 1 ? 0 : 1;
     const head = ["device", "category", "phase", "layer", "name", "line"].slice(this.from).map((name) => h("th", {}, name));
     const figures = ["A", "B", "change"].map((name) => h("th", { class: "num" }, name));
@@ -142,7 +142,7 @@ function start(page, main) {
   const icicle = new ChangeIcicle(page.diff, (wanted) => table.show(wanted, false));
   const histories = new HistoryPair(page);
   main.append(makeHead(page), makeCauses(page.diff) ?? "", histories.element, icicle.element, makeCategories(page.diff), table.element,
-    h("footer", { class: "foot" }, h("p", {}, `Differences of up to ${formatBytes(page.diff.threshold_bytes)} are taken for noise. ` +
+    h("footer", { class: "foot" }, h("p", {}, `Differences of up to ${formatBytes(page.diff.threshold_bytes)} count as noise. ` +
       `B was recorded by vramscope ${page.version}.`)));
   icicle.draw();
   histories.draw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All rows of the peaks as a tree, each as wide as the more it has in A or in B, coloured by how much it changed.
+// All rows of the peaks as a tree. The width is the larger of A and B, the colour is the change.
 import { h } from "./dom.js";
 import { formatBytes, formatSignedBytes } from "./format.js";
 
@@ -10,8 +10,8 @@ import { formatBytes, formatSignedBytes } from "./format.js";
  * @property {string} name
  * @property {number} a
  * @property {number} b
- * @property {number} width Sum of the larger of both, of its leaves.
- * @property {number} change Sum of the sizes of its leaves' changes.
+ * @property {number} width Sum of max(A, B) over its leaves.
+ * @property {number} change Sum of |B - A| over its leaves.
  * @property {Map<string, Node>} children
  * @property {Node|null} parent
  */
@@ -60,7 +60,7 @@ const ROW = 26;
 const SMALLEST = 1.5; // pixels
 
 /**
- * The share by which it grew or shrank, -1 to 1, for a colour.
+ * The relative change, -1 to 1, for the colour.
  * @param {Node} node
  */
 export function strength(node) {
@@ -90,8 +90,8 @@ export class ChangeIcicle {
       ...[["less in B", "shrank-key"], ["unchanged", "steady-key"], ["more in B", "grew-key"], ["only in B", "new-key"], ["only in A", "gone-key"]]
         .map(([text, cls]) => h("span", { class: "legend-chip" }, h("span", { class: `swatch ${cls}` }), h("span", {}, text))));
     this.element = h("section", { class: "card" },
-      h("div", { class: "card-head" }, h("h2", {}, "By what it is for, layer and line"),
-        h("span", { class: "hint" }, "as wide as the larger of A and B, coloured by change; a click zooms, the widest box zooms out")),
+      h("div", { class: "card-head" }, h("h2", {}, "By category, layer and line"),
+        h("span", { class: "hint" }, "width: max(A, B); colour: change. Click to zoom, click the top box to go back")),
       key, this.area, this.said);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The histories of A and B below each other: one scale of bytes, and one axis of time from the starts or of iterations.
+// The histories of A and B below each other, with one scale of bytes. The time axis counts iterations or begins at each start.
 import { categoryOfGroup } from "./category.js";
 import { h } from "./dom.js";
 import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
@@ -25,7 +25,7 @@ function svg(tag, attributes, ...children) {
 }
 
 /**
- * Where a time is in iterations: 2.5 is the middle of the third; what comes before the first and behind the last has one's width.
+ * A time in units of iterations: 2.5 is the middle of the third. The parts before the first and after the last have width 1.
  * @param {History} history
  * @param {number} time
  */
@@ -58,18 +58,18 @@ export class HistoryPair {
     this.by_iteration = this.possible;
     this.area = h("div", { class: "histories" });
     this.legend = h("div", { class: "legend-line" });
-    const align = h("select", { class: "size", "aria-label": "How the two are aligned",
+    const align = h("select", { class: "size", "aria-label": "Alignment of A and B",
       change: (/** @type {Event} */ event) => {
         this.by_iteration = /** @type {HTMLSelectElement} */ (event.target).value === "iteration";
         this.draw();
-      } }, h("option", { value: "iteration" }, "by iteration"), h("option", { value: "start" }, "each from its start"));
+      } }, h("option", { value: "iteration" }, "by iteration"), h("option", { value: "start" }, "by time since start"));
     const device = h("select", { class: "size", "aria-label": "Device",
       change: (/** @type {Event} */ event) => {
         this.device = Number(/** @type {HTMLSelectElement} */ (event.target).value);
         this.draw();
       } }, ...this.pairs.map(({ a: x, b: y }, index) => h("option", { value: index }, (y ?? x).name)));
     this.element = h("section", { class: "card" },
-      h("div", { class: "card-head" }, h("h2", {}, "Over time"), h("span", { class: "hint" }, "by category, the highest of each stretch"),
+      h("div", { class: "card-head" }, h("h2", {}, "Over time"), h("span", { class: "hint" }, "stacked by category; each pixel shows its maximum"),
         this.pairs.length > 1 ? device : null, this.possible ? align : null), this.legend, this.area);
     if (this.pairs.length === 0) this.element.classList.add("gone");
   }
@@ -79,7 +79,7 @@ export class HistoryPair {
     if (!pair) return;
     const sides = /** @type {[string, History][]} */ ([["A", pair.a], ["B", pair.b]].filter(([, side]) => side));
     const groups = inOrder(sides.flatMap(([, side]) => side.groups.filter((_, i) => side.bytes[i].some((bytes) => bytes > 0))));
-    // What the driver has is painted as everywhere, whatever its level is called.
+    // Every level of driver memory has the colour of the driver.
     const swatchOf = (/** @type {string} */ name) => KNOWN.find((swatch) => swatch.name === name) ??
       (categoryOfGroup(name) === "driver" ? KNOWN.find((swatch) => swatch.name === "driver") : undefined);
     const spare = groups.filter((name) => !swatchOf(name));

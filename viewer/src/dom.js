@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few helpers that the views need in place of a framework.
+// Helpers for the views, instead of a framework.
 
 /**
- * Makes an element. Attributes whose value is null are left out; functions become listeners.
+ * Makes an element. Attributes with value null are left out; functions become listeners.
  * @param {string} tag
  * @param {Record<string, unknown>} [attributes]
  * @param {...(Node|string|null)} children
@@ -31,7 +31,7 @@ export function swatch(category) {
 }
 
 /**
- * Text with the places that match a search marked.
+ * A text with the matches of a search marked.
  * @param {string} text
  * @param {string} needle Lower case; empty marks nothing.
  */
@@ -51,17 +51,15 @@ export function marked(text, needle) {
   return part;
 }
 
-// A name that is longer than this is cut in its middle where there is no room for it: both ends tell
-// names apart.
+// Longer names are shortened in the middle if they do not fit: both ends distinguish names.
 const WHOLE = 20;
 const END = 12;
 
-// "train.py:12 in forward": where it stands tells places apart, so that the function gives way, then the
-// file, and never the line.
+// "train.py:12 in forward": if it does not fit, first the function is cut, then the file, and never the line.
 const PLACE = /^(.+)(:\d+)( in .+)$/s;
 
 /**
- * A name of which what tells least gives way: the end of a place, the middle of anything else.
+ * A name that is cut where it matters least: at the end of a place, in the middle of any other name.
  * @param {string} text
  * @param {string} needle
  */
@@ -79,13 +77,13 @@ export function named(text, needle) {
 }
 
 /**
- * What setNamed() set: text and needle.
+ * The text and the needle of the last setNamed().
  * @type {WeakMap<Element, string>}
  */
 const namedBefore = new WeakMap();
 
 /**
- * Sets a name where its text or its marks change. Most keys of a search change few of them.
+ * Sets a name if its text or its marks change. Most keys typed in the search change few names.
  * @param {Element} element
  * @param {string} text
  * @param {string} needle
@@ -100,14 +98,14 @@ export function setNamed(element, text, needle, make = named) {
 }
 
 /**
- * Sets a text where it is another one: what stays is not laid out anew.
+ * Sets a text only if it changes, to avoid layout.
  * @param {Element} element
  * @param {string} text
  */
 export function setText(element, text) {
   if (element.textContent === text) return;
   const { firstChild } = element;
-  // A text that is another one is cheaper than another text.
+  // Changing a text node is cheaper than replacing it.
   if (firstChild instanceof Text && firstChild === element.lastChild) firstChild.data = text;
   else element.textContent = text;
 }
@@ -123,7 +121,7 @@ export function setAttribute(element, name, value) {
 }
 
 /**
- * Elements of a list that stay as long as their keys do: what changes in them is patched.
+ * The elements of a list, kept while their keys exist and updated in place.
  * @template Item
  */
 export class Rows {
@@ -137,12 +135,12 @@ export class Rows {
     this.make = make;
     this.patch = patch;
     /**
-     * Those in the list.
+     * The elements in the list.
      * @type {Map<string, HTMLElement>}
      */
     this.known = new Map();
     /**
-     * What go() has still to show.
+     * Items that go() still has to show.
      * @type {[string, Item][]}
      */
     this.left = [];
@@ -157,8 +155,8 @@ export class Rows {
   }
 
   /**
-   * Removes what is not among the items; go() shows them.
-   * @param {[string, Item][]} items By keys that are unique.
+   * Removes elements of other items; go() shows the items.
+   * @param {[string, Item][]} items Unique keys and items.
    */
   begin(items) {
     const keys = new Set(items.map(([key]) => key));
@@ -172,7 +170,7 @@ export class Rows {
   }
 
   /**
-   * Shows the next items, so many at most.
+   * Shows the next items.
    * @param {number} limit
    * @returns {boolean} Whether some are left.
    */
@@ -190,8 +188,8 @@ export class Rows {
 }
 
 /**
- * Buttons and lists of choices of a group are one stop of the Tab key; arrow keys go from one to the next. Up
- * and down choose in a list.
+ * Makes the buttons and lists of a group one stop of the Tab key. Arrow keys go to the next one; up and down choose in a
+ * list.
  * @param {HTMLElement} group
  */
 export function roving(group) {
@@ -220,7 +218,7 @@ export function roving(group) {
 }
 
 /**
- * Calls `draw` at most once a frame.
+ * Calls `draw` at most once in each frame.
  * @param {() => void} draw
  */
 export function perFrame(draw) {
@@ -236,7 +234,7 @@ export function perFrame(draw) {
 }
 
 /**
- * A canvas that keeps the screen's resolution; `draw` gets a context scaled to CSS pixels.
+ * Sizes a canvas for the screen's resolution. Returns a context scaled to CSS pixels.
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
@@ -261,12 +259,12 @@ export function sized(canvas, width, height) {
  */
 let colours = null;
 
-/** The page's style has changed. */
+/** Call this after the page's style has changed. */
 export function forgetColours() {
   colours = null;
 }
 
-/** Colours of the page's style for canvases: asked for once, since asking makes the browser work out all styles. */
+/** Colours of the page's style for canvases, cached: reading them makes the browser compute all styles. */
 export function styleColours() {
   colours = colours ?? readColours();
   return colours;
@@ -289,7 +287,7 @@ function readColours() {
   };
 }
 
-/** One floating label for all views. */
+/** The floating label that all views share. */
 class Tip {
   constructor() {
     /** @type {HTMLElement|null} */

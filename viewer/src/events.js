@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes on one device by time, and its sums at and between any instants.
+// The changes on one device over time, and their sums at and between instants.
 
 import { SLACK } from "./ledger.js";
 
@@ -7,13 +7,13 @@ import { SLACK } from "./ledger.js";
 /** @typedef {import("./history.js").Columns} Columns */
 /** @typedef {import("./filter.js").Filter} Filter */
 
-// How many events lie between two stored sums. A seek replays at most so many.
+// Events between two stored sums, and thus the most that a seek replays.
 const STRIDE = 1024;
-// How many sums by site a device keeps, of bytes and of allocations: 16 MB.
+// The limit of stored sums by site of a device: 16 MB for bytes and allocations.
 const STORED_SUMS = 2 ** 20;
 
 /**
- * Index of the last element that is not above `value`, or -1.
+ * The index of the last element <= `value`, or -1.
  * @param {Float64Array} sorted
  * @param {number} value
  */
@@ -29,7 +29,7 @@ export function lastNotAbove(sorted, value) {
 }
 
 /**
- * Index of the first element that is not below `value`, at `from` or after it.
+ * The index of the first element >= `value`, from `from` on.
  * @param {Float64Array} sorted
  * @param {number} value
  * @param {number} from
@@ -58,19 +58,19 @@ export class Events {
     this.time = changes.time;
     this.delta = changes.bytes;
     this.categories = model.categories.length;
-    /** By category: 1 where somebody uses it. */
+    /** Indexed by category: 1 if the memory is in use. */
     this.use = Uint8Array.from(model.categories, (name) => (SLACK.includes(name) ? 0 : 1));
-    /** By site: 1 where its events count. */
+    /** Indexed by site: 1 if its events count. */
     this.mask = new Uint8Array(model.kinds.category.length).fill(1);
     /** Whether all events count. */
     this.whole = true;
     const count = this.time.length;
-    /** Whether the next event is at another time. */
+    /** Indexed by event: whether the next event has another time. */
     this.isLast = new Uint8Array(count);
     for (let i = 0; i < count; ++i) this.isLast[i] = Number(this.time[i] !== this.time[i + 1]);
     this.category = new Uint8Array(count);
     for (let i = 0; i < count; ++i) this.category[i] = model.kinds.category[changes.site[i]];
-    /** Sums by site at some events, and the ones that were asked for last; with a mask as without. */
+    /** Sums by site at some events, and the last requested sums; the same with and without a mask. */
     this.bySite = { stride: 1, stored: /** @type {SiteSums[]} */ ([]), last: /** @type {SiteSums|null} */ (null) };
     this.sums = new Float64Array((Math.floor(count / STRIDE) + 1) * this.categories);
     const now = new Float64Array(this.categories);
@@ -81,7 +81,7 @@ export class Events {
   }
 
   /**
-   * The same events, of which those of some sites count.
+   * The same events, restricted to some sites.
    * @param {Uint8Array} mask By site.
    * @returns {Events}
    */
@@ -90,7 +90,7 @@ export class Events {
   }
 
   /**
-   * Those of allocations that pass a filter of sizes: only allocations have a size of their own. A step is a few milliseconds.
+   * The events of allocations that pass a filter by size; nothing else has a size. A step is a few milliseconds.
    * @param {Model} model
    * @param {Filter} filter
    * @param {number} device
@@ -111,7 +111,7 @@ export class Events {
     const count = begins.length + ends.length;
     const changes = { time: new Float64Array(count), site: new Uint32Array(count), bytes: new Float64Array(count), count: new Float64Array(count) };
     for (let [at, next, over] = [0, 0, 0]; at < count; ++at) {
-      // What ends comes before what begins at that time.
+      // At the same time, frees come before allocations.
       const ended = over < ends.length && (next === begins.length || end[ends[over]] <= begin[begins[next]]);
       const i = ended ? ends[over++] : begins[next++];
       changes.time[at] = ended ? end[i] : begin[i];
@@ -124,8 +124,8 @@ export class Events {
   }
 
   /**
-   * Bytes and allocations by site at an instant. Who drags an instant asks for one near the last: the sums
-   * go on from there, or from the stored ones where those are nearer. Whole numbers make it exact either way.
+   * Bytes and allocations by site at an instant. Continues from the last instant or from stored sums, whichever is nearer:
+   * a drag asks for near instants. Whole numbers make both exact.
    * @param {number} at
    */
   sitesAt(at) {
@@ -134,7 +134,7 @@ export class Events {
   }
 
   /**
-   * The same after some events, until it is asked for again.
+   * The same after a number of events. Valid until the next call.
    * @param {number} end
    */
   sitesAfter(end) {
@@ -159,7 +159,7 @@ export class Events {
     return last;
   }
 
-  /** Sums by site at events that are equally far apart, as many as there is room for. */
+  /** Stores sums by site at equally spaced events, as many as the limit allows. */
   storeSites() {
     const { site, bytes, count } = this.changes;
     const kinds = this.model.kinds.count;
@@ -175,7 +175,7 @@ export class Events {
   }
 
   /**
-   * Bytes by category just after the first `events` of them.
+   * Bytes by category after the first `events` events.
    * @param {number} events
    */
   sumsAfter(events) {
@@ -203,7 +203,7 @@ export class Events {
   }
 
   /**
-   * The sum of all of them at instants that only go on.
+   * The sum of all categories at ascending instants.
    * @param {Float64Array} instants
    */
   totalsAt(instants) {
@@ -217,7 +217,7 @@ export class Events {
     return totals;
   }
 
-  /** The highest sum of all of them, and when. */
+  /** The highest sum of all categories, and its instant. */
   highest() {
     let [now, best] = [0, { bytes: 0, at: 0 }];
     for (let i = 0; i < this.time.length; ++i) {
@@ -228,7 +228,7 @@ export class Events {
   }
 
   /**
-   * What was there between two instants, cut into columns of equal length.
+   * The memory between two instants, in columns of equal duration.
    * @param {number} from
    * @param {number} to
    * @param {number} count
@@ -242,8 +242,8 @@ export class Events {
 }
 
 /**
- * Columns as they are found: each is shown at its highest instant, among equal ones at that with most in use, as
- * query/core/peaks.h has it.
+ * Computes columns. A column shows its highest instant; among equal ones that with most memory in use, like
+ * query/core/peaks.h.
  */
 export class Sweep {
   /**
@@ -268,7 +268,7 @@ export class Sweep {
   }
 
   /**
-   * Whole columns, until so many events are seen or all is done.
+   * Computes whole columns until `most` events are processed or all is done.
    * @param {number} most
    * @returns {boolean} Whether all is done.
    */
@@ -290,13 +290,13 @@ export class Sweep {
     at[column] = from + ((to - from) * column) / count;
     let [best, bestSum, bestUsed] = [-1, sum, used];
     for (; event < stop; ++event) {
-      // No branch: whether one passes is hard to foresee.
+      // No branch, because it would be mispredicted often.
       const change = mask[site[event]] * delta[event];
       const of = category[event];
       sums[of] += change;
       sum += change;
       used += change * use[of];
-      // No instant is between what happens at one time: a block that begins takes free memory away.
+      // Compare only after all events of a time: a new block also reduces free memory.
       if (sum >= bestSum && isLast[event] === 1 && (sum > bestSum || used > bestUsed)) {
         bestSum = sum;
         bestUsed = used;
@@ -309,7 +309,7 @@ export class Sweep {
     total[column] = bestSum;
     if (best < 0) return;
     at[column] = time[best];
-    // Back to the highest: once a column, not at each new height of a burst.
+    // Return to the highest instant once for each column, not at each new maximum of a burst.
     bytes.set(sums, offset);
     for (let i = best + 1; i < event; ++i) bytes[offset + category[i]] -= mask[site[i]] * delta[i];
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other pictures of the same memory, one at a time: lifetimes, the address space, what changed,
-// iterations, leaks. Only the one that is looked at is drawn.
+// Other views of the same memory as tabs: lifetimes, address space, changes, iterations, leaks. Only the open one is
+// drawn.
 import { AddressSpace } from "./address_space.js";
 import { ChangesView } from "./changes.js";
 import { Choice } from "./choice.js";
@@ -36,7 +36,7 @@ export class Explore {
     /** @type {Map<string, Tab>} Those that were looked at. */
     this.made = new Map();
     const tabs = TABS.filter(([tab]) => tab !== "devices" || hasSeveral(model));
-    this.tabs = new Choice("What to look at", tabs.map(([tab, name]) => [tab, tab === "devices" && model.page.devices.length === 1 ? "Processes" : name]),
+    this.tabs = new Choice("View", tabs.map(([tab, name]) => [tab, tab === "devices" && model.page.devices.length === 1 ? "Processes" : name]),
       (tab) => store.set({ tab: /** @type {import("./state.js").Tab} */ (tab) }), "tab");
     this.hint = h("span", { class: "hint" });
     this.copy = h("span", {});
@@ -53,7 +53,7 @@ export class Explore {
   }
 
   /**
-   * What render() needs and takes long.
+   * The slow part of render(), done before it.
    * @param {View} view
    * @returns {import("./parts.js").Part}
    */
@@ -80,7 +80,7 @@ export class Explore {
     shown.render(view);
   }
 
-  /** Draws again: colours changed. */
+  /** Draws again after the colours changed. */
   paint() {
     const shown = this.made.get(this.store.state.tab);
     if (shown && "paint" in shown) /** @type {{paint: () => void}} */ (shown).paint();

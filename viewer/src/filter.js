@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader wants to see, as masks: made once a change, for all views.
+// The reader's filters as masks, made once for all views.
 import { isWithin } from "./names.js";
 import { Search } from "./search.js";
 import { ownerLevels } from "./tree_paths.js";
@@ -26,14 +26,14 @@ export class Filter {
     this.min = state.min;
     const chosen = new Set(state.categories.map((name) => model.categoryIndex.get(name)));
     this.byCategory = chosen.size > 0;
-    /** Which categories are shown. */
+    /** Indexed by category: whether it is shown. */
     this.category = Uint8Array.from(model.categories, (_, index) => (!this.byCategory || chosen.has(index) ? 1 : 0));
-    /** More than categories. */
+    /** Whether there are filters besides categories. */
     this.narrows = this.search.on || state.module !== null || state.min > 0 || state.path !== null;
     this.on = this.byCategory || this.narrows;
     const modules = state.module === null ? null : this.modulesIn(model, state.module);
     const several = model.several[state.device];
-    /** Which kinds pass, whatever their category. */
+    /** Indexed by kind: whether it passes the filters, without categories. */
     this.kind = new Uint8Array(kinds.count);
     for (let kind = 0; kind < kinds.count; ++kind) {
       const passes = (!modules || modules[kinds.module[kind]] === 1) &&
@@ -41,7 +41,7 @@ export class Filter {
         (!state.path || startsWith(ownerLevels(model, kind, several), state.path));
       this.kind[kind] = passes ? 1 : 0;
     }
-    /** Which kinds pass, their categories too. */
+    /** Indexed by kind: whether it passes all filters. */
     this.mask = this.kind.map((passes, kind) => passes & this.category[kinds.category[kind]]);
     this.bytes = model.bytes;
     this.site = model.page.allocations.site;
@@ -49,7 +49,7 @@ export class Filter {
 
   /**
    * @param {Model} model
-   * @param {string} module "": what no module has.
+   * @param {string} module "": memory without a module.
    */
   modulesIn(model, module) {
     return Uint8Array.from(model.page.names, (name, index) =>

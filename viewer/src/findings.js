@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Iterations and leaks as tables: what `vramscope iterations` and `vramscope leaks` print.
+// Tables of iterations and leaks, with the figures of `vramscope iterations` and `vramscope leaks`.
 import { DataTable } from "./datatable.js";
 import { formatBytes, formatCount, formatExact, formatSignedBytes, formatTime } from "./format.js";
 import { frameList, innermostFirst } from "./frames.js";
@@ -35,12 +35,12 @@ export class IterationsView {
       { name: "Iteration", value: ({ row }) => table.number[row], show: ({ row }) => (table.number[row] < 0 ? "before" : String(table.number[row])) },
       ...(several ? [{ name: "Process", text: true, value: (/** @type {Iteration} */ { row }) => processOf(model, table.process[row]) }] : []),
       time("Begins", (row) => table.begin[row], "From the start of the recording"),
-      time("Lasts", (row) => table.end[row] - table.begin[row], "How long it lasts"),
-      bytes("Peak", table.peak, "Highest total of the ledger within it, cache and driver included; a click goes there"),
-      bytes("Allocated", table.allocated, "Highest sum of what the program holds, without cache and driver"),
-      bytes("Reserved", table.reserved, "Highest sum of the segments of caching allocators, allocated or free"),
-      bytes("End", table.end_allocated, "Allocated at its end"),
-      { name: "Categories", title: "The highest of each within it", value: ({ byCategory }) => byCategory.reduce((a, b) => a + b, 0),
+      time("Lasts", (row) => table.end[row] - table.begin[row], "Duration of the host's calls"),
+      bytes("Peak", table.peak, "Highest total, including cache and driver. Click to go to that instant"),
+      bytes("Allocated", table.allocated, "Most bytes held by the program, without cache and driver"),
+      bytes("Reserved", table.reserved, "Most bytes in segments of caching allocators, allocated or free"),
+      bytes("End", table.end_allocated, "Bytes allocated at the end of the iteration"),
+      { name: "Categories", title: "The maximum of each category; they can be at different instants", value: ({ byCategory }) => byCategory.reduce((a, b) => a + b, 0),
         show: ({ row, byCategory }) => {
           const bar = shareBar();
           patchBar(bar, { byCategory }, Math.max(1, ...table.peak, byCategory.reduce((a, b) => a + b, 0)));
@@ -52,9 +52,9 @@ export class IterationsView {
       isChosen: ({ row }) => store.state.at === table.peak_at[row],
     });
     this.table.falling = false;
-    // What no process has, and what others have, is the device's.
-    this.hint = table.source ? `by ${table.source} · bytes of its process alone, each column's own highest, whatever the filters · times of the host's calls · ` +
-      "click: the instant of its peak" : "";
+    // An iteration belongs to a process, so its figures exclude other processes and the kernel driver.
+    this.hint = table.source ? `by ${table.source} · bytes of the process only · each column has its own maximum · not filtered · times of the host's calls · ` +
+      "click to go to the peak" : "";
     this.element = this.table.element;
     this.copy = this.table.copy;
   }
@@ -73,12 +73,12 @@ export class IterationsView {
       for (const { of, index } of indices) if (index !== undefined) byCategory[index] += of[row];
       return { row, byCategory };
     });
-    this.table.render(rows, "This recording has no iterations on this device. optimizer.step() ends one, or vramscope.mark(\"iteration\").");
+    this.table.render(rows, "No iterations found on this device. An iteration ends at optimizer.step() or vramscope.mark(\"iteration\").");
   }
 }
 
 /**
- * Why the last request of a device failed, and what would help, as `report --oom` has it.
+  * Why the last request of a device failed and what would help, with the text of `report --oom`.
  * @param {Model} model
  * @param {Store} store
  */
@@ -87,7 +87,7 @@ export function makeRefusals(model, store) {
     h("div", { class: "card-head" }, h("h2", {}, head),
       h("button", { class: "quiet", type: "button", click: () => store.set({ device, at: t, zoom: null }) }, "Show that instant")),
     h("p", {}, `Cause: ${cause}`),
-    advice.length === 0 ? null : h("table", { class: "advice" }, h("caption", {}, "What to try, and what it would save"),
+    advice.length === 0 ? null : h("table", { class: "advice" }, h("caption", {}, "What to try, and the bytes it would save"),
       ...advice.map(({ bytes, text, how }) => h("tr", {}, h("td", { class: "num", title: formatExact(bytes) }, formatBytes(bytes)), h("td", { title: how }, text))))));
   return cards;
 }
@@ -110,20 +110,20 @@ export class LeaksView {
     const detail = (/** @type {Leak} */ { stack }) => frameList(model, innermostFirst(model, stack), store.state.search.trim().toLowerCase());
     /** @type {DataTable<Leak>} */
     this.growing = new DataTable("Memory that grows", [place, ...what,
-      { name: "An iteration", title: "How much more after each iteration", value: ({ per_iteration: of }) => of, show: ({ per_iteration: of }) => formatSignedBytes(Math.round(of)) },
-      { name: "First", title: "At the end of the first iteration looked at", value: ({ first }) => first, show: ({ first }) => formatBytes(first) },
+      { name: "Per iteration", title: "Growth per iteration", value: ({ per_iteration: of }) => of, show: ({ per_iteration: of }) => formatSignedBytes(Math.round(of)) },
+      { name: "First", title: "Bytes at the end of the first iteration that counts", value: ({ first }) => first, show: ({ first }) => formatBytes(first) },
       { ...bytes, name: "Last" }, count,
       { name: "Steady", text: true, value: ({ steady }) => (steady ? "yes" : "no") }], { sorted: 3, detail });
     /** @type {DataTable<Leak>} */
-    this.left = new DataTable("Memory that nobody freed", [place, ...what, bytes, count], { sorted: 3, detail });
+    this.left = new DataTable("Memory never freed", [place, ...what, bytes, count], { sorted: 3, detail });
     const several = model.page.devices.length > 1 ? " of this device" : "";
-    this.hint = `of the whole run${several}, whatever the filters · click: the stack, innermost first`;
+    this.hint = `of the whole run${several} · not filtered · click for the stack, innermost first`;
     this.copy = h("span", {}, this.growing.copy);
     this.element = h("div", {},
       h("h3", {}, "Growth from iteration to iteration"), h("p", {}, `${leaks.verdict}.`), this.growing.element,
-      h("div", { class: "part-head" }, h("h3", {}, "Never freed, beside models in use"), this.left.copy),
+      h("div", { class: "part-head" }, h("h3", {}, "Never freed, except models in use"), this.left.copy),
       ...(leaks.unused ? [h("p", {}, `${leaks.unused}.`)] : []), this.left.element,
-      ...(leaks.expected ? [h("p", { class: "soft" }, `Alive at the end as expected, on all devices: ${leaks.expected}.`)] : []));
+      ...(leaks.expected ? [h("p", { class: "soft" }, `Expected to be alive at the end, on all devices: ${leaks.expected}.`)] : []));
   }
 
   /** @param {View} view */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people read them. Exact bytes stand in titles, never lost.
+// Formats numbers for display. Titles show exact bytes.
 
 const KIB = 1024;
 const MIB = KIB * 1024;
@@ -8,7 +8,7 @@ const TIB = GIB * 1024;
 const PIB = TIB * 1024;
 
 /**
- * As toLocaleString("en-US") has it, in a hundredth of the time: a page has thousands of figures.
+ * Like toLocaleString("en-US"), but a hundred times as fast: a page has thousands of figures.
  * @param {number} value
  * @param {number} digits
  */
@@ -23,7 +23,7 @@ export function fixed(value, digits) {
 }
 
 /**
- * Bytes in the largest unit that keeps a digit before the point.
+ * Formats bytes in the largest unit with a digit before the point.
  * @param {number} bytes
  */
 export function formatBytes(bytes) {
@@ -37,7 +37,7 @@ export function formatBytes(bytes) {
 }
 
 /**
- * What a column of figures is in, so that they align (TableUnit() of src/output/terminal.cc).
+ * The common unit of a column, so that figures align (TableUnit() of src/output/terminal.cc).
  * @typedef {{name: string, bytes: number, digits: number}} Unit
  */
 
@@ -90,7 +90,7 @@ export function formatShare(part, whole) {
 }
 
 /**
- * A length of time or an instant from the start.
+ * Formats a duration, or an instant from the start.
  * @param {number} ns
  */
 export function formatTime(ns) {
@@ -106,7 +106,7 @@ export function formatTime(ns) {
 }
 
 /**
- * An instant from the start, to the nanosecond.
+ * Formats an instant from the start in nanoseconds.
  * @param {number} ns
  */
 export function formatInstant(ns) {
@@ -114,7 +114,7 @@ export function formatInstant(ns) {
 }
 
 /**
- * Labels of a time axis whose ticks are `step` apart: only as many digits as tell them apart.
+ * A label of a time axis with ticks every `step`: only the digits that differ.
  * @param {number} ns
  * @param {number} step
  */
@@ -127,7 +127,7 @@ export function formatTick(ns, step) {
 }
 
 /**
- * A step of 1, 2 or 5 times a power of ten that cuts `span` into at most `most` parts.
+ * The smallest step of 1, 2 or 5 times a power of ten that divides `span` into at most `most` parts.
  * @param {number} span
  * @param {number} most
  */
@@ -141,7 +141,7 @@ export function timeStep(span, most) {
 }
 
 /**
- * A step for a byte axis: a power of two times 1 (so 64 MiB, not 67.1 MB).
+ * A step for a byte axis: a power of two (64 MiB, not 67.1 MB).
  * @param {number} top
  * @param {number} most
  */
@@ -152,7 +152,7 @@ export function bytesStep(top, most) {
 }
 
 /**
- * The last part of a file's path, and its directory when two files share a name is told by titles.
+ * The last part of a file's path. Titles show the whole path.
  * @param {string} file
  */
 export function baseName(file) {

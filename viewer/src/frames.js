@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call stacks for people: a frame a line, innermost first.
+// Displays call stacks: one line for each frame, innermost first.
 import { baseName } from "./format.js";
 import { h, marked } from "./dom.js";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was recorded, and one line a device: peak, NVML's figure, residual. The lines choose the
-// device that the rest of the page shows.
+// The recording, and one line for each device: peak, NVML's figure, residual. The lines choose the device that the rest
+// of the page shows.
 import { formatBytes, formatCount, formatExact, formatShare, formatSignedBytes, formatTime } from "./format.js";
 import { h } from "./dom.js";
 import { UNFILTERED } from "./state.js";
@@ -56,18 +56,18 @@ function deviceFigures(model, device) {
   const live = figure("Live then", formatCount(count), null, count === 1 ? "allocation" : "allocations");
   const most = model.histories[device].asleep.highest();
   const asleep = most.bytes === 0 ? [] : [figure("Asleep", formatBytes(most.bytes),
-    `At most ${formatExact(most.bytes)} of live tensors had no device memory`, `at ${formatTime(most.at)}`)];
+    `Live tensors without device memory: at most ${formatExact(most.bytes)}`, `at ${formatTime(most.at)}`)];
   if (page.report.devices.every((other) => other.nvml_bytes === null)) return [peak, live, ...asleep];
   return [
     ...asleep,
     peak,
     figure("NVML", report.nvml_bytes === null ? "–" : formatBytes(report.nvml_bytes),
-      report.nvml_bytes === null ? "NVML has no figure for this device" : formatExact(report.nvml_bytes)),
+      report.nvml_bytes === null ? "NVML does not report this device" : formatExact(report.nvml_bytes)),
     figure("Residual",
       report.residual_bytes === null ? "–" : formatSignedBytes(report.residual_bytes),
       report.residual_bytes === null ? null
-        : "What the ledger does not explain: NVML less the ledger, " +
-          `${formatExact(report.residual_bytes)}${residual ? `; worst of ${residual.samples} samples ` +
+        : "Bytes that the ledger does not explain (NVML minus ledger): " +
+          `${formatExact(report.residual_bytes)}${residual ? `; worst of ${residual.samples} readings: ` +
           formatExact(residual.worst_bytes) : ""}`,
       worst),
   ];
@@ -82,7 +82,7 @@ export function makeHeader(model, store) {
   const facts = [];
   if (page.recorded_at) facts.push(localTime(page.recorded_at));
   facts.push(page.instant ? "one instant" : formatTime(page.duration_ns));
-  if (page.report.sampled) facts.push("sampled: no allocations are known");
+  if (page.report.sampled) facts.push("sampled: allocations unknown");
   if (!page.finished) facts.push("not finished");
   if (page.folded_layers > 0) facts.push(`${formatCount(page.folded_layers)} layers, folded`);
   if (page.left_out.count > 0) {
@@ -104,7 +104,7 @@ export function makeHeader(model, store) {
   const select = () => rows.forEach((row, index) => {
     const on = index === store.state.device;
     row.setAttribute("aria-checked", String(on));
-    // Where there is nothing to choose, the keyboard goes on.
+    // A single device is not a choice, so Tab skips it.
     row.tabIndex = on && rows.length > 1 ? 0 : -1;
   });
   group.addEventListener("keydown", (event) => {
@@ -129,7 +129,7 @@ export function makeHeader(model, store) {
 }
 
 /**
- * What a reader must know to trust the figures: losses, checks, how the bytes are known.
+  * How reliable the figures are: losses, checks, sources of the bytes.
  * @param {Model} model
  */
 export function makeFooter(model) {
@@ -138,8 +138,8 @@ export function makeFooter(model) {
   const lost = page.report.losses.filter((loss) => loss.count > 0 || loss.bytes > 0);
   const items = [];
   if (page.report.sampled) {
-    items.push(h("li", {}, "These are NVML's figures, with nothing to compare them with. What came and went between two readings " +
-      "is not in them; what needs allocations was not checked."));
+    items.push(h("li", {}, "All figures are NVML readings; no calls were recorded to compare them with. Memory that came and went between " +
+      "two readings is missing. Checks that need allocations were skipped."));
   } else if (page.report.invariants.length > 0) {
     items.push(h("li", {}, broken.length === 0
       ? `Checks of the ledger: ${page.report.invariants.length} of ${page.report.invariants.length} hold.`
@@ -157,19 +157,19 @@ export function makeFooter(model) {
     if (page.report.sampled || residual.ledger_peak_bytes === 0 || !device) continue;
     const peak = residual.ledger_peak_bytes;
     const estimated = Math.min(residual.estimated_bytes, peak);
-    items.push(h("li", {}, `${deviceLabel(device)}, peak: ${formatShare(peak - estimated, peak)} by the calls' sizes, ` +
-      `${formatShare(estimated, peak)} by difference of free memory. ` + (residual.samples === 0 ? "NVML was not read."
+    items.push(h("li", {}, `${deviceLabel(device)}, peak: ${formatShare(peak - estimated, peak)} known from the sizes of calls, ` +
+      `${formatShare(estimated, peak)} measured as difference of free memory. ` + (residual.samples === 0 ? "NVML was not read."
         : `Unexplained: at most ${formatSignedBytes(residual.worst_bytes)} in ${formatCount(residual.samples)} readings` +
-          (residual.samples_in_transit > 0 ? `, ${formatCount(residual.samples_in_transit)} within calls.` : "."))));
+          (residual.samples_in_transit > 0 ? `, ${formatCount(residual.samples_in_transit)} of them during driver calls.` : "."))));
   }
   if (page.folded_layers > 0) {
-    items.push(h("li", {}, `Of ${formatCount(page.folded_layers)} layers those whose names differ in numbers alone are one, with * for the numbers. ` +
-      "`vramscope report --by module --json` has each."));
+    items.push(h("li", {}, `${formatCount(page.folded_layers)} layers are grouped: names that differ only in numbers are one row, with * for the number. ` +
+      "`vramscope report --by module --json` lists each layer."));
   }
   if (page.left_out.count > 0) {
-    items.push(h("li", {}, `${formatCount(page.left_out.count)} small or short-lived allocations are ` +
-      "not listed one by one, with their addresses and lifetimes. All sums have them, to the byte, at the " +
-      `${formatCount(page.left_out.instants.length)} instants that the page can show: the peaks, and the highest of each stretch.`));
+    items.push(h("li", {}, `${formatCount(page.left_out.count)} small or short-lived allocations have ` +
+      "no rows with address and lifetime. All sums include them exactly, at the " +
+      `${formatCount(page.left_out.instants.length)} instants that the page can show: the peaks, and the highest instant of each interval.`));
   }
   return h("footer", { class: "foot" },
     items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,

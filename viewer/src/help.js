@@ -4,23 +4,31 @@ import { h } from "./dom.js";
 
 /** @type {[string, [string, string][]][]} */
 const KEYS = [
-  ["Anywhere", [["?", "this sheet"], ["/", "search lines, functions, modules"], ["Tab", "next part of the page; arrow keys move within it"]]],
-  ["Timeline", [["← →", "choose an instant; with Shift, ten times as far"], ["[ ]", "border of an iteration"], ["Home End", "first and last instant in sight"],
-    ["+ −", "zoom"], ["Page Up, Page Down", "half a window back and on"], ["0", "show all"], ["Esc", "back to the peak"]]],
-  ["Live set", [["← → ↑ ↓", "walk the boxes"], ["Enter", "zoom"], ["Esc", "show all"]]],
-  ["Tables", [["↑ ↓", "rows; above the first one the heads that sort, and Copy"], ["← →", "close and open"], ["Space", "open or close"], ["Enter", "show only this row, on the whole page"]]],
+  ["Anywhere", [["?", "open this help"], ["/", "search lines, functions and layers"], ["Tab", "go to the next part of the page; arrow keys move within it"]]],
+  ["Timeline", [["← →", "choose an instant; Shift moves ten times as far"], ["[ ]", "previous or next border of an iteration"], ["Home End", "first or last visible instant"],
+    ["+ −", "zoom in or out"], ["Page Up, Page Down", "move by half a window"], ["0", "show the whole recording"], ["Esc", "return to the peak"],
+    ["Mouse", "click to inspect an instant; drag to zoom, or drag the line of the instant; Shift-drag to move the window"]]],
+  ["Live set", [["← → ↑ ↓", "go to the next box"], ["Enter", "zoom in"], ["Esc", "show all"]]],
+  ["Tables", [["↑ ↓", "go to the next row; above the first row: sorting and Copy"], ["← →", "close or open a row"], ["Space", "open or close a row"],
+    ["Enter", "filter the whole page by this row"]]],
 ];
 const WORDS = [
-  ["ledger", "every byte of a device in exactly one row"],
-  ["residual", "NVML's figure less the ledger: what the rows do not explain"],
-  ["allocated", "what the program holds: blocks with their rounding; without cache and driver"],
-  ["reserved", "what the segments of caching allocators hold, allocated or free"],
-  ["peak", "the highest instant of a device, cache and driver included"],
-  ["times", "of the host's calls: a GPU's kernels run later"],
-  ["cached", "free in segments that nothing lives in: empty_cache() gives it back"],
-  ["fragmentation", "free in segments that something still lives in"],
-  ["rounding", "what an allocator gave beyond what was asked for"],
-  ["in transit", "bytes of driver calls under way while NVML was read"],
+  ["ledger", "a table with every byte of a device in exactly one row"],
+  ["residual", "NVML's figure minus the ledger: bytes that no row explains"],
+  ["allocated", "blocks that the program holds, including rounding; without cache and driver (PyTorch: memory_allocated)"],
+  ["reserved", "segments of caching allocators, allocated or free (PyTorch: memory_reserved)"],
+  ["peak", "the instant with the most memory on a device, including cache and driver"],
+  ["own bytes", "bytes of a layer without its sublayers"],
+  ["temporary", "a short-lived block of no other category"],
+  ["cached", "free bytes in segments without a live block; empty_cache() returns them"],
+  ["fragmentation", "free bytes in segments with live blocks; they cannot be returned"],
+  ["rounding", "bytes that an allocator adds to a request"],
+  ["driver", "memory of the CUDA driver: contexts, code, local memory"],
+  ["RM-internal", "memory of NVIDIA's kernel driver; NVML counts it for no process"],
+  ["several calls at once", "driver memory of overlapping calls, which cannot be split"],
+  ["slab slack", "the unused rest of 2 MiB driver pages"],
+  ["in transit", "bytes of driver calls that were running during an NVML reading"],
+  ["times", "times of the host's calls; GPU kernels run later"],
 ];
 
 /** @type {HTMLDialogElement|null} */
@@ -34,7 +42,7 @@ function makeSheet() {
       ...KEYS.map(([part, keys]) => h("section", {}, h("h3", {}, part),
         h("dl", {}, ...keys.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])))),
       h("section", {}, h("h3", {}, "Words"), h("dl", { class: "words" }, ...WORDS.flatMap(([word, what]) => [h("dt", {}, word), h("dd", {}, what)])))),
-    h("p", { class: "soft" }, "The address in the browser's bar holds device, instant, window and filters: a bookmark or a link shows the same again.")));
+    h("p", { class: "soft" }, "The address of the page contains device, instant, window and filters. A bookmark or a link shows the same view.")));
   document.body.append(dialog);
   return dialog;
 }

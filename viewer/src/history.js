@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device's bytes by category over time: what changed, exact at every instant where the page
-// lists all allocations, and the timeline's buckets, exact whatever is left out.
+// One device's bytes by category over time, from two sources: events, which are exact if the page lists all allocations,
+// and the buckets of the timeline, which are always exact.
 import { categoryOfGroup } from "./category.js";
 import { Events, Sweep, lastNotAbove } from "./events.js";
 
@@ -10,14 +10,14 @@ import { Events, Sweep, lastNotAbove } from "./events.js";
 /** @typedef {{columns: Columns, go: (most: number) => boolean}} Drawing Columns that `go` fills, by so many events a call, until it returns true. */
 
 /**
- * Columns of a picture: for each, the bytes of every category at the column's highest instant.
+ * The columns of a picture: the bytes of every category at the highest instant of each column.
  * @typedef {object} Columns
  * @property {number} count
  * @property {Float64Array} bytes [column * categories + category]
  * @property {Float64Array} total
- * @property {Float64Array} at The instant shown.
- * @property {boolean} detailed Drawn from what changed, not from buckets.
- * @property {Float64Array} [asleep] What has no device memory then, beside the total.
+ * @property {Float64Array} at The instant of each column.
+ * @property {boolean} detailed Computed from events, not from buckets.
+ * @property {Float64Array} [asleep] Live memory without device memory, not included in the total.
  */
 
 export class History {
@@ -30,7 +30,7 @@ export class History {
     this.model = model;
     this.device = device;
     this.categories = model.categories.length;
-    // A device whose every sample is 0 has an NVML that does not count.
+    // If every sample is 0, NVML does not support the device.
     const nvml = timeline?.nvml.some((sample) => sample[1] > 0) ? timeline.nvml : [];
     this.nvmlTime = Float64Array.from(nvml, (sample) => sample[0]);
     this.nvmlBytes = Float64Array.from(nvml, (sample) => sample[1]);
@@ -40,14 +40,14 @@ export class History {
     if (timeline) this.fillBuckets(timeline);
     this.bucketAsleep = timeline?.unbacked ?? [];
     this.events = new Events(model, model.ledger.changes[device]);
-    /** Of what is live and has no device memory below it. */
+    /** Events of live memory without device memory. */
     this.asleep = new Events(model, model.ledger.asleep[device]);
     /**
-     * The events that passed the last filter.
+     * The events of the last filter.
      * @type {{filter: Filter, events: Events, asleep: Events}|null}
      */
     this.filtered = null;
-    /** Categories that ever have bytes here. */
+    /** Categories with bytes at any time. */
     this.present = new Uint8Array(this.categories);
     for (const category of this.events.category) this.present[category] = 1;
   }
@@ -98,8 +98,8 @@ export class History {
   }
 
   /**
-   * The picture of a window. Buckets are exact where allocations are left out, but know categories
-   * and no places; elsewhere what changed is exact at every instant.
+   * The picture of a window. If allocations are left out, it comes from buckets, which are exact but know only categories;
+   * otherwise from events, which are exact at every instant.
    * @param {number} from
    * @param {number} to
    * @param {number} count
@@ -144,7 +144,7 @@ export class History {
   * choose(filter) {
     if (!filter.on || this.filtered?.filter === filter) return;
     const events = filter.min > 0 ? yield* Events.ofAllocations(this.model, filter, this.device) : this.events.that(filter.mask);
-    // Sizes are those of allocations that are listed as live: of sleeping ones all kinds that pass count.
+    // Only listed live allocations have sizes. For sleeping memory all kinds that pass count.
     this.filtered = { filter, events, asleep: this.asleep.that(filter.mask) };
   }
 
@@ -162,7 +162,7 @@ export class History {
     return this.thatPass(filter).events;
   }
 
-  /** Highest total of the recording, NVML's samples included. */
+  /** The highest total of the recording, including NVML's samples. */
   highest() {
     let top = 0;
     for (let bucket = 0; bucket < this.buckets; ++bucket) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live set as an icicle, width by bytes: by module, by call stack, by category or by owner.
+// The live set as an icicle by module, call stack, category or owner. The width is the bytes.
 import { Choice } from "./choice.js";
 import { formatAllocations, formatBytes, formatExact, formatShare } from "./format.js";
 import { mix } from "./palette.js";
@@ -19,11 +19,11 @@ const GAP = 1;
 const STRIP = 3;
 const THINNEST = 0.4;
 const TINT = 0.34;
-// What has this share of a level gives it its colour; a mixed level has none.
+// A category with this share of a level colours it; mixed levels have no colour.
 const MAIN_SHARE = 0.5;
 const HINTS = {
-  module: "which layer holds what", stack: "which line allocated what",
-  category: "what it is for, and where", owner: "which library asked for it",
+  module: "layers", stack: "allocating lines",
+  category: "purposes, then layers", owner: "requesting libraries",
 };
 
 /**
@@ -48,7 +48,7 @@ export class Icicle {
     this.treePaths = treePaths;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
       class: "icicle", tabindex: 0, role: "application",
-      "aria-label": "Live bytes. Arrow keys walk the levels, Enter zooms, Escape shows all.",
+      "aria-label": "Live bytes. Arrow keys go to the next box, Enter zooms in, Escape shows all.",
     }));
     this.readout = h("p", { class: "readout", "aria-live": "polite" });
     this.mine = /** @type {HTMLInputElement} */ (h("input", {
@@ -56,7 +56,7 @@ export class Icicle {
     }));
     this.check = h("label", { class: "check" }, this.mine, "My code only");
     const known = model.kinds.module.some((module) => module !== 0);
-    this.orders = new Choice("Fold by", ORDERS.filter(({ order }) => known || order !== "module").map(({ order, name }) => [order, name]),
+    this.orders = new Choice("Group by", ORDERS.filter(({ order }) => known || order !== "module").map(({ order, name }) => [order, name]),
       (order) => store.set({ by: /** @type {import("./tree_paths.js").Order} */ (order), focus: [] }));
     this.hint = h("span", { class: "hint" });
     this.crumbs = h("nav", { class: "crumbs", "aria-label": "Zoomed to" });
@@ -73,7 +73,7 @@ export class Icicle {
     /** @type {TreeNode|null} */
     this.picked = null;
     this.rows = 1;
-    /** As the browser last told: asking it makes it lay out all that has changed. */
+    /** The last reported width: reading it from the element would force a layout. */
     this.width = 0;
     this.draw = perFrame(() => this.paint());
     this.listen();
@@ -121,7 +121,7 @@ export class Icicle {
     this.draw();
   }
 
-  /** The path down to what is zoomed to; what it can narrow the page to stands at its end. */
+  /** The path to the zoomed node, followed by a button that filters the page by it. */
   renderCrumbs() {
     const treePath = [];
     for (let node = this.zoomed; node && node.parent; node = node.parent) treePath.unshift(node);
@@ -134,13 +134,13 @@ export class Icicle {
     const filter = this.zoomed ? this.filterOf(this.zoomed) : null;
     if (filter) {
       crumbs.push(h("button", { class: "quiet", type: "button", click: () => this.store.set({ ...filter, focus: [] }) },
-        "Show only this on the page"));
+        "Filter the page by this"));
     }
     this.crumbs.replaceChildren(...crumbs);
   }
 
   /**
-   * The filter that keeps what a node has, or as little more as there is a filter for.
+   * The narrowest filter that keeps everything in a node.
    * @param {TreeNode} node
    * @returns {Partial<import("./state.js").State>|null}
    */
@@ -178,7 +178,7 @@ export class Icicle {
   /** @param {TreeNode} node */
   nameOf(node) {
     if (node.parent) return node.level.name;
-    return this.view?.atPeak ? "live at the peak" : "live then";
+    return this.view?.atPeak ? "live at the peak" : "live at this instant";
   }
 
   /** @param {TreeNode|null} node */
@@ -186,7 +186,7 @@ export class Icicle {
     const whole = this.root?.bytes ?? 0;
     if (!node || !node.parent) {
       this.readout.replaceChildren(h("span", { class: "soft" }, whole > 0
-        ? `${formatBytes(whole)} in ${formatAllocations(this.root?.count ?? 0)}` : "Nothing live here"));
+        ? `${formatBytes(whole)} in ${formatAllocations(this.root?.count ?? 0)}` : "Nothing is live here"));
       return;
     }
     const frame = this.model.frames[node.level.frame];
@@ -214,7 +214,7 @@ export class Icicle {
     tip.show(x, y,
       h("div", { class: "tip-head" }, h("span", {}, this.nameOf(node)), h("b", {}, formatBytes(node.bytes))),
       h("div", { class: "soft" }, [place, formatExact(node.bytes),
-        `${formatShare(node.bytes, this.root?.bytes ?? 0)} of what is shown`,
+        `${formatShare(node.bytes, this.root?.bytes ?? 0)} of the shown bytes`,
         formatAllocations(node.count)].filter(Boolean).join(" · ")),
       source ? h("code", {}, source) : "", ...rows);
   }
@@ -228,7 +228,7 @@ export class Icicle {
     return this.boxes.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1)) ?? null;
   }
 
-  /** Boxes of what is in sight: the path down to the zoomed node at full width, then what it holds. */
+  /** The visible boxes: the path to the zoomed node at full width, then the levels below it. */
   layOut() {
     this.boxes = [];
     if (!this.root || this.root.bytes <= 0) return;
@@ -364,7 +364,7 @@ export class Icicle {
 }
 
 /**
- * As much of a text as fits, cut with an ellipsis.
+ * Cuts a text to the width, with an ellipsis.
  * @param {CanvasRenderingContext2D} context
  * @param {string} text
  * @param {number} room

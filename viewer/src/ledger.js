@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger as it changes: how many bytes each site gains or loses, and when, by the rules that
-// `vramscope report --at` goes by (src/query/core/live_set.h). Their sum at an instant is the report's.
+// The changes of the ledger: the bytes that each site gains or loses over time, by the rules of `vramscope report --at`
+// (src/query/core/live_set.h). Their sum at an instant equals the report.
 
 /** @typedef {import("./types.js").PageData} PageData */
 
 /**
- * What changes on one device, in order of time.
+ * The changes on one device, ordered by time.
  * @typedef {object} Changes
  * @property {Float64Array} time
  * @property {Uint32Array} site
@@ -14,7 +14,7 @@
  */
 
 /**
- * Numbers that were written as differences.
+ * Decodes numbers written as differences.
  * @param {number[]} deltas
  */
 export function fromDeltas(deltas) {
@@ -24,19 +24,18 @@ export function fromDeltas(deltas) {
   return values;
 }
 
-// What happens, in the order in which it does at one time: what ends comes first.
+// Kinds of events in their order at the same time: ends come first.
 const ENDS = 0;
 const STEP = 1;
 const BEGINS = 2;
 const LEFT_OUT = 3;
-const AWAY = 4; // 5: it is back.
+const AWAY = 4; // 5: restored
 
-// Where free memory is, for nobody's use.
+// Categories of unused free memory.
 export const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
 
 /**
- * The places of times in their order, equal ones as they come: by their digits to the base of 2^16, the
- * lowest first. Those that never happen (Infinity) come last.
+ * The indices of times in ascending order (stable radix sort with base 2^16). Infinity, which means never, comes last.
  * @param {Float64Array} times Whole numbers.
  */
 export function sortedBy(times) {
@@ -58,7 +57,7 @@ export function sortedBy(times) {
     for (let i = 0; i < count; ++i) to[starts[digitOf(from[i])]++] = from[i];
     [from, to] = [to, from];
   }
-  // What never happens shares the highest digits with what may happen late.
+  // Infinity shares its highest digits with very late times.
   let next = 0;
   for (let i = 0; i < count; ++i) if (times[from[i]] < Infinity) to[next++] = from[i];
   for (let i = 0; i < count; ++i) if (!(times[from[i]] < Infinity)) to[next++] = from[i];
@@ -66,14 +65,14 @@ export function sortedBy(times) {
 }
 
 /**
- * Times in their order, and whose they are.
+ * Sorted times with their original indices.
  * @typedef {object} Stream
  * @property {Float64Array} times
  * @property {Uint32Array} index
  */
 
 /**
- * @param {Float64Array} times Infinity: it does not happen.
+ * @param {Float64Array} times Infinity: never.
  * @returns {Stream}
  */
 function inOrder(times) {
@@ -84,7 +83,7 @@ function inOrder(times) {
   return { times: Float64Array.from(index, (i) => times[i]), index };
 }
 
-/** A list of changes that grows: one a site and time. */
+/** A growing list of changes, one for each site and time. */
 class Growing {
   /** @param {number} sites How many there are. */
   constructor(sites) {
@@ -144,26 +143,26 @@ export class Ledger {
     this.count = allocations.bytes.length;
     this.begin = fromDeltas(allocations.begin);
     this.end = Float64Array.from(allocations.duration, (duration, i) => (duration < 0 ? Infinity : this.begin[i] + duration));
-    /** The device of each account; -1: none that the page shows. */
+    /** The device of each account; -1: not shown. */
     this.deviceOf = page.accounts.device;
     this.siteBytes = new Float64Array(sites.account.length);
     this.siteCount = new Float64Array(sites.account.length);
     this.held = new Float64Array(segments.free_site.length);
     this.used = new Float64Array(segments.free_site.length);
     this.children = new Float64Array(segments.free_site.length);
-    /** What stands under a segment's free sites: [site, bytes] as it was last told. */
+    /** The last free site and free bytes of each segment. */
     this.freeSite = new Uint32Array(segments.free_site.length);
     this.freeBytes = new Float64Array(segments.free_site.length);
     this.counted = new Float64Array(counters.site.length);
     this.shown = new Float64Array(counters.site.length);
-    /** How many of an account's checkpoints are under way. */
+    /** The number of active checkpoints of each account. */
     this.away = new Uint8Array(page.accounts.device.length);
     /** @type {Map<number, {held: number, used: number, children: number}>[]} What each account has of each segment. */
     this.shares = page.checkpointed.account.length > 0 ? Array.from(this.held, () => new Map()) : [];
     this.growing = page.devices.map(() => new Growing(sites.account.length));
     this.growingAsleep = page.devices.map(() => new Growing(sites.account.length));
     this.now = 0;
-    /** Allocations in order of their end, those last that never end. */
+    /** Allocations ordered by end; those that are never freed come last. */
     this.ends = new Uint32Array(0);
     this.replay();
     /** @type {Changes[]} By device. */
@@ -172,7 +171,7 @@ export class Ledger {
     this.asleep = this.growingAsleep.map((list) => list.take());
   }
 
-  /** Everything that happens, one after the other. */
+  /** Processes all events in order. */
   replay() {
     const { page, begin, end } = this;
     const { steps, checkpointed, left_out: leftOut } = page;
@@ -220,8 +219,8 @@ export class Ledger {
   }
 
   /**
-   * @param {number} i Of `allocations`.
-   * @param {number} sign -1: it ends.
+   * @param {number} i Index into `allocations`.
+   * @param {number} sign -1: freed.
    */
   allocate(i, sign) {
     const { allocations: { site, rounding_site: roundingSite, segment, bytes, rounding }, sites } = this.page;
@@ -257,7 +256,7 @@ export class Ledger {
   }
 
   /**
-   * What an account has of a segment changes.
+   * Changes the share of an account in a segment.
    * @param {number} segment
    * @param {number} account
    * @param {number} held
@@ -294,7 +293,7 @@ export class Ledger {
   }
 
   /**
-   * What a site has changes; while its account is checkpointed, nobody sees it.
+   * Changes the bytes of a site. The change is invisible while the account is checkpointed.
    * @param {number} site
    * @param {number} bytes
    * @param {number} count
@@ -319,7 +318,7 @@ export class Ledger {
 
   /**
    * @param {number} account
-   * @param {number} sign 1: it goes.
+   * @param {number} sign 1: the memory leaves the device.
    */
   checkpoint(account, sign) {
     const before = this.away[account];
@@ -343,9 +342,9 @@ export class Ledger {
 /** @typedef {{at: number, version: number, used: number, ledger: number, transit: number}} Sample */
 
 /**
- * The sample that shows a device as it stood at an instant, and what of it was of driver calls under
- * way: the nearest in time without a change in between, one without such calls before others; else
- * the nearest one at which the ledger had the same total (query::DeviceSamples::At()).
+ * The NVML sample that matches an instant, with the bytes of driver calls in progress. Prefers the nearest sample without
+ * a change in between, and among these one without such calls. Otherwise the nearest sample with the same total of the
+ * ledger (query::DeviceSamples::At()).
  */
 export class Samples {
   /**
@@ -363,7 +362,7 @@ export class Samples {
     for (let i = 0; i < sampleTime.length; ++i) {
       if (samples.device[i] !== device) continue;
       const transit = inTransit(samples.used[i] - samples.ledger[i], samples.low[i], samples.high[i]);
-      // Bytes that the ledger counted early cannot be a row: no row is negative.
+      // Bytes that the ledger counts early would be a negative row, so they are not shown.
       if (transit < 0) continue;
       const sample = {
         at: sampleTime[i] + samples.lasted[i], version: this.versionAt(sampleTime[i]), used: samples.used[i],
@@ -375,7 +374,7 @@ export class Samples {
   }
 
   /**
-   * How often the driver had changed what is in use.
+   * The number of driver changes up to an instant.
    * @param {number} at
    */
   versionAt(at) {
@@ -390,7 +389,7 @@ export class Samples {
 
   /**
    * @param {number} at
-   * @param {number} total Of the ledger.
+   * @param {number} total Bytes of the ledger.
    */
   find(at, total) {
     return nearest(this.byVersion.get(this.versionAt(at)) ?? [], at) ?? nearest(this.byLedger.get(total) ?? [], at);
@@ -410,7 +409,7 @@ function append(lists, key, value) {
 }
 
 /**
- * The nearest in time, one without calls under way before others; of equally near ones the first.
+ * The nearest sample, preferring one without calls in progress. Ties keep the first.
  * @param {Sample[]} samples
  * @param {number} at
  */
@@ -426,7 +425,7 @@ function nearest(samples, at) {
 }
 
 /**
- * @param {number} difference NVML's figure less the ledger's.
+ * @param {number} difference NVML minus ledger.
  * @param {number} low
  * @param {number} high
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The colours' names above the timeline. They are switches: what is chosen is all that is shown.
+// The legend above the timeline. Its names are switches: only chosen categories are shown.
 import { h, roving, swatch } from "./dom.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -7,7 +7,7 @@ import { h, roving, swatch } from "./dom.js";
 /** @typedef {import("./history.js").History} History */
 
 /**
- * Chooses a category, or takes it back. All of them chosen is none chosen.
+ * Adds or removes a chosen category. If all are chosen, the filter is off.
  * @param {Store} store
  * @param {string} name
  */
@@ -51,7 +51,7 @@ export class Legend {
   }
 
   /**
-   * Shows which categories are chosen. NVML's line belongs to all there is.
+   * Shows the chosen categories. NVML's line is only comparable without a filter.
    * @param {boolean} filtered
    */
   choose(filtered) {

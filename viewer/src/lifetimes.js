@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each allocation lived: a bar from its begin to its end, by layer or line, over the timeline's
-// window. What has most bytes times time comes first.
+// The lifetime of each allocation as a bar, by layer or line, over the timeline's window. The largest product of bytes
+// and time comes first.
 import { MARGIN, WindowAxis } from "./axis.js";
 import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
@@ -19,19 +19,19 @@ import { foldRepeated } from "./repeats.js";
 /**
  * @typedef {object} Lane
  * @property {number} y
- * @property {number[]} allocations In order of their begin; none of them overlap.
+ * @property {number[]} allocations Ordered by begin, without overlap.
  */
 
 /**
  * @typedef {object} Band
  * @property {string} name
- * @property {boolean|null} open Of one that stands for repeated layers.
- * @property {boolean} inner It stands below one.
+ * @property {boolean|null} open Whether a group of repeated layers is open; null: not a group.
+ * @property {boolean} inner A layer of an open group.
  * @property {number} y
  * @property {number} count
- * @property {number} bytes Of the largest sum of what is drawn, not of what lives at one time.
+ * @property {number} bytes Sum of all drawn allocations, not of those live at one time.
  * @property {Lane[]} lanes
- * @property {number} hidden Allocations that no lane had room for.
+ * @property {number} hidden Allocations without room in a lane.
  */
 
 const DRAWN = 4000;
@@ -42,7 +42,7 @@ const TITLE = 20;
 const AXIS = 22;
 
 /**
- * The number that would stand at a place if they were sorted, which these are not afterwards.
+ * The number at a place of the sorted order (quickselect; reorders the numbers without sorting them).
  * @param {Float64Array} numbers
  * @param {number} place
  */
@@ -67,7 +67,7 @@ function selected(numbers, place) {
 }
 
 /**
- * The `limit` of most weight, in the order they come in; of equal ones the first.
+ * The `limit` heaviest items in input order. Ties keep the first.
  * @param {number[]} all
  * @param {(i: number) => number} weightOf
  * @param {number} limit
@@ -87,7 +87,7 @@ export function heaviestOf(all, weightOf, limit) {
 }
 
 /**
- * Repeated layers as one, those of most bytes times time first.
+ * Groups repeated layers; the largest product of bytes and time comes first.
  * @param {Model} model
  * @param {Map<string, {weight: number, bytes: number, all: number[]}>} groups
  * @param {Group} group
@@ -96,7 +96,7 @@ export function heaviestOf(all, weightOf, limit) {
 function foldBands({ page, begin }, groups, group, unfolded) {
   const bands = [...groups.entries()].map(([name, of]) => ({ name, ...of, open: /** @type {boolean|null} */ (null), inner: false }));
   bands.sort((a, b) => b.bytes - a.bytes);
-  // Which of their allocations are drawn differs from layer to layer; that they are alike does not.
+  // Compare all allocations of the layers, because the drawn ones differ from layer to layer.
   const folded = foldRepeated(bands, ({ name }) => ({
     name, type: group === "module" ? page.module_types[name] ?? "" : name, bytes: 0, holds: "",
   }));
@@ -111,7 +111,7 @@ function foldBands({ page, begin }, groups, group, unfolded) {
 }
 
 /**
- * All steps at once.
+ * Runs all steps at once.
  * @template Result
  * @param {Generator<void, Result>} steps
  */
@@ -122,7 +122,7 @@ function finish(steps) {
 }
 
 /**
- * What is drawn of a window, in order of time: of more allocations than can be drawn those with most bytes times time.
+ * The drawn allocations of a window, ordered by time. If there are too many: those with the largest bytes times time.
  * @param {Model} model
  * @param {Filter} filter
  * @param {number} device
@@ -191,7 +191,7 @@ function layOutBands(model, { drawn, hidden: hiddenBefore }, [from, to], group, 
     const band = { name, open, inner, y, count: all.length, bytes: sum, lanes: [], hidden: 0 };
     bands.push(band);
     y += TITLE;
-    // Those below it are drawn in its place.
+    // Its layers are drawn instead.
     if (open === true) continue;
     for (const i of all) {
       let lane = band.lanes.find(({ allocations }) => end[allocations[allocations.length - 1]] <= begin[i]);
@@ -223,7 +223,7 @@ export class Lifetimes {
     });
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "lifetimes", role: "img" }));
     this.text = h("p", { class: "soft" });
-    this.hint = "over the timeline's window: zoom there · click: who was live then";
+    this.hint = "over the window of the timeline · click to inspect an instant";
     this.copy = h("span", {});
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), h("div", { class: "lifetimes-scroll" }, this.canvas));
     /** @type {Set<string>} Repeated layers that are open. */
@@ -255,7 +255,7 @@ export class Lifetimes {
     this.redraw();
   }
 
-  /** Opens all repeated layers, or closes them: for those without a pointer, too. */
+  /** Opens or closes all repeated layers, so that it works without a pointer. */
   openAll() {
     const closed = this.layout.bands.filter(({ open }) => open === false);
     this.unfolded = new Set(closed.map(({ name }) => name));
@@ -268,7 +268,7 @@ export class Lifetimes {
   }
 
   /**
-   * The longer half of the work.
+   * The slow half of the work.
    * @param {View} view
    */
   * choosing(view) {
@@ -293,12 +293,12 @@ export class Lifetimes {
     }
     const { bands, hidden } = this.layout;
     const { left_out: leftOut } = this.model.page;
-    const unlisted = leftOut.count > 0 ? `; ${formatCount(leftOut.count)} small or short-lived ones are in sums only` : "";
-    this.fold.textContent = bands.some(({ open }) => open === false) ? "Open repeated layers" : "Fold repeated layers";
+    const unlisted = leftOut.count > 0 ? `; ${formatCount(leftOut.count)} small or short-lived ones are only in the sums` : "";
+    this.fold.textContent = bands.some(({ open }) => open === false) ? "Open repeated layers" : "Group repeated layers";
     this.fold.classList.toggle("gone", bands.every(({ open }) => open === null));
     const drawn = bands.reduce((sum, band) => sum + (band.open === true ? 0 : band.count - band.hidden), 0);
     this.text.textContent = `${formatAllocations(drawn)} in this window` +
-      `${hidden > 0 ? `, the heaviest; ${formatCount(hidden)} more are not drawn` : ""}${unlisted}`;
+      `${hidden > 0 ? `, the heaviest; ${formatCount(hidden)} others are not drawn` : ""}${unlisted}`;
     this.canvas.setAttribute("aria-label", `Lifetimes: ${this.text.textContent}`);
     this.draw();
   }
@@ -330,7 +330,7 @@ export class Lifetimes {
       context.fillText(title, 4, band.y + TITLE / 2);
       const name = context.measureText(title).width;
       context.fillStyle = colours.soft;
-      context.fillText(`${formatBytes(band.bytes)} over time, in ${formatAllocations(band.count)}${band.hidden > 0 ? `, ${formatCount(band.hidden)} not drawn` : ""}`,
+      context.fillText(`${formatBytes(band.bytes)} allocated over time, in ${formatAllocations(band.count)}${band.hidden > 0 ? `, ${formatCount(band.hidden)} not drawn` : ""}`,
         14 + name, band.y + TITLE / 2);
       for (const { y, allocations } of band.lanes) {
         for (const i of allocations) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the page's data, makes the views, and renders them again when the reader's choices change.
+// Reads the page's data, makes the views, and renders them again after each choice of the reader.
 import { Controls } from "./controls.js";
 import { forgetColours, h, perFrame, setAttribute } from "./dom.js";
 import { Explore } from "./explore.js";
@@ -22,13 +22,13 @@ import { makeView } from "./view.js";
 import { PathBook } from "./tree_paths.js";
 
 /**
- * What the views draw at the moment.
+ * The state that the views draw.
  * @typedef {object} Scene
  * @property {Filter} filter
- * @property {boolean} moving The instant is being dragged: what can wait waits.
+ * @property {boolean} moving The instant is being dragged, so slow parts wait.
  */
 
-// A drag that rests for so long is looked at.
+// The slow parts are drawn when a drag rests this long.
 const REST_MS = 120;
 
 /** @type {(keyof import("./state.js").State)[]} */
@@ -37,7 +37,7 @@ const FILTERS = ["device", "search", "categories", "module", "path", "min"];
 const ICICLE_ONLY = ["by", "focus", "mine"];
 
 /**
- * The device with the highest peak, graphics first.
+ * The device with the highest peak; GPUs come first.
  * @param {Model} model
  */
 function firstDevice(model) {
@@ -53,7 +53,7 @@ function firstDevice(model) {
 
 /**
  * @param {Palette} palette
- * @param {boolean} [dark] Where it is not as the reader's system has it.
+ * @param {boolean} [dark] Overrides the system's setting.
  */
 function applyTheme(palette, dark) {
   const query = window.matchMedia("(prefers-color-scheme: dark)");
@@ -65,15 +65,15 @@ function applyTheme(palette, dark) {
   return query;
 }
 
-/** What to do where nothing was recorded. */
+/** The page of an empty recording: what to do next. */
 function makeEmpty() {
   const code = (/** @type {string} */ text) => h("code", {}, text);
   return h("section", { class: "card empty-page", "aria-label": "Nothing recorded" },
-    h("p", {}, "This recording has no device with memory in it: the program allocated nothing on a GPU while it was recorded."),
+    h("p", {}, "This recording contains no device memory: the program allocated nothing on a GPU while it was recorded."),
     h("ul", {},
-      h("li", {}, "A program that uses the CPU only: ", code("vramscope run --cpu -- python train.py"), " records CPU tensors."),
-      h("li", {}, "A program that should have used a GPU: ", code("vramscope doctor"), " says whether driver and NVML are found."),
-      h("li", {}, "What was seen of the program is in ", code("vramscope info FILE"), ".")));
+      h("li", {}, "If the program uses only the CPU: ", code("vramscope run --cpu -- python train.py"), " records CPU tensors."),
+      h("li", {}, "If the program should use a GPU: ", code("vramscope doctor"), " checks the driver and NVML."),
+      h("li", {}, code("vramscope info FILE"), " shows what was recorded.")));
 }
 
 /**
@@ -90,7 +90,7 @@ function start(data, page) {
   const theme = applyTheme(palette);
   const modules = model.kinds.module.some((module) => module !== 0);
   /** @type {import("./state.js").Usual} */
-  const usual = { device: firstDevice(model), by: modules ? "module" : "stack" };
+  const usual = { device: firstDevice(model), by: modules ? "module" : "stack", zoom: model.firstWindow(firstDevice(model)) };
   const limits = { devices: model.page.devices.length, duration: model.duration };
   const store = new Store(parseHash(location.hash, limits, usual));
   const treePaths = new PathBook(model);
@@ -111,13 +111,13 @@ function start(data, page) {
   };
   const totals = perFrame(showTotals);
   let resting = 0;
-  // What has still to be drawn: tests wait for the end of it, and readers of screens for all of it.
+  // The parts still to draw. Tests and screen readers wait for their end.
   const parts = new Parts((busy) => setAttribute(page, "aria-busy", busy ? "true" : null));
   const remember = () => {
     try {
       history.replaceState(null, "", `#${formatHash(store.state, usual)}`);
     } catch {
-      // A page in a mail's frame has no address of its own.
+      // A page inside a frame of a mail has no address.
     }
   };
   const render = () => {
@@ -157,7 +157,7 @@ function start(data, page) {
     applyTheme(palette);
     repaint();
   });
-  // Paper is light; tables stand on it whole.
+  // Print with the light theme and with complete tables.
   window.addEventListener("beforeprint", () => {
     parts.finish();
     applyTheme(palette, false);
@@ -171,7 +171,7 @@ function start(data, page) {
   window.addEventListener("hashchange", () => store.set(parseHash(location.hash, limits, usual)));
   render();
   parts.finish();
-  // What the first filter needs.
+  // Prepare data for the first filter.
   parts.begin([() => void haystacksOf(model), () => void model.endsOf(store.state.device)]);
 }
 

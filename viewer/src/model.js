@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's data as columns, and the questions that every view asks of it.
+// The page's data as columns, with the queries that all views share.
 import { categoryOfGroup } from "./category.js";
 import { lastNotAbove } from "./events.js";
 import { History } from "./history.js";
@@ -11,7 +11,7 @@ import { choosePlaces, isMostlyUnknown, placeNameOf } from "./places.js";
 /** @typedef {import("./types.js").PageData} PageData */
 
 /**
- * A frame as people read it.
+ * The text of a frame.
  * @typedef {object} FrameText
  * @property {string} name
  * @property {string} file
@@ -20,11 +20,16 @@ import { choosePlaces, isMostlyUnknown, placeNameOf } from "./places.js";
  * @property {boolean} library
  */
 
-// Bit of a frame's kind: code that the user did not write.
+// A bit of a frame's kind: library code.
 const LIBRARY = 2;
 
-// Free memory that allocators keep.
+// Categories of free memory in allocators.
 const FREE = ["cached", "fragmentation", "graph pool"];
+// The window that the page opens on: its margin, the share of the recording above which it is not worth a zoom, and the
+// share of the peak at which a device begins to be used.
+const WINDOW_MARGIN = 0.04;
+const WINDOW_SHARE = 0.6;
+const NOTICEABLE = 0.02;
 
 export class Model {
   /** @param {PageData} page */
@@ -32,13 +37,13 @@ export class Model {
     this.page = page;
     this.duration = Math.max(1, page.duration_ns);
     this.ledger = new Ledger(page);
-    /** By category of a site: whether its bytes are free in an allocator's segments. */
+    /** Indexed by category of a site: whether its bytes are free in an allocator's segments. */
     this.free = page.categories.map((name) => FREE.includes(name));
-    /** Allocations that are listed one by one. */
+    /** The number of allocations with rows. */
     this.allocationCount = this.ledger.count;
     this.begin = this.ledger.begin;
     this.end = this.ledger.end;
-    /** Without rounding, which is a site of its own. */
+    /** Bytes without rounding, which has its own site. */
     this.bytes = Float64Array.from(page.allocations.bytes, (bytes, i) => bytes - page.allocations.rounding[i]);
     /** @type {Float64Array|null} Where allocations are left out: instants at which all sums are exact. */
     this.instants = page.left_out.count > 0 ? fromDeltas(page.left_out.instants) : null;
@@ -56,18 +61,18 @@ export class Model {
     );
     this.kinds = new Kinds(page);
 
-    /** Where nobody knows what most memory is for, layers and places have the colours of that. */
+    /** If most memory has no known category, layers and places have colours instead. */
     this.byPlace = isMostlyUnknown(this);
     const { heaviest, stacked } = this.byPlace ? choosePlaces(this) : { heaviest: [], stacked: [] };
-    /** Names with a colour of their own, heaviest first. */
+    /** Names with their own colour, heaviest first. */
     this.heaviest = heaviest;
-    /** Category names in stacking order; views speak of categories by index. */
+    /** Category names in stacking order. Views use their indices. */
     this.categories = inOrder([...this.namesInUse(), ...stacked, ...(stacked.length > 0 ? [OTHER_PLACES] : [])]);
     this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
     this.kinds.category = this.chooseCategories();
-    /** Iterations of the first process that has any. */
+    /** The iterations of the first process with iterations. */
     this.iterations = page.iterations.filter(([process]) => process === page.iterations[0][0]);
-    /** Marks to show: the borders of iterations are shown as such. */
+    /** Marks to show. Borders of iterations are drawn as iterations instead. */
     this.marks = page.marks.filter(([, name]) => this.iterations.length === 0 || !/^iteration\b/.test(name));
     /** Whether several processes share a device. */
     this.several = page.devices.map((_, device) => this.processesOf(device).size > 1);
@@ -75,7 +80,7 @@ export class Model {
     this.histories = page.devices.map((_, device) => new History(this, device,
       page.timelines.find((timeline) => timeline.device === device)));
     this.samples = page.devices.map((_, device) => new Samples(page, device));
-    /** Requests that were refused, by device. */
+    /** Failed requests, by device. */
     this.outOfMemory = page.devices.map((_, device) => page.out_of_memory.filter((row) => row.device === device));
     /** @type {Uint32Array[]} */
     this.ofDevice = [];
@@ -83,7 +88,7 @@ export class Model {
     this.endsOfDevice = [];
   }
 
-  /** Names of categories that the page's data can have. */
+  /** All category names in the page's data. */
   namesInUse() {
     const { page } = this;
     const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => categoryOfGroup(group, page.report.sampled)));
@@ -92,7 +97,7 @@ export class Model {
   }
 
   /**
-   * By the recording: of a sampled one, whose it is.
+   * The category in the recording. In a sampled recording: the owner.
    * @param {number} kind
    */
   ownCategory(kind) {
@@ -101,7 +106,7 @@ export class Model {
     return report.sampled && path.length > 0 ? path[path.length - 1] : categories[sites.category[kind]] ?? "unknown";
   }
 
-  /** The colour's category of each site, by the model's numbers. */
+  /** The category of each site that decides its colour, as index into `categories`. */
   chooseCategories() {
     const { page, kinds } = this;
     const unknown = page.categories.indexOf("unknown");
@@ -109,7 +114,7 @@ export class Model {
     if (page.report.sampled) return Uint8Array.from(page.sites.category, (_, kind) => this.categoryIndex.get(this.ownCategory(kind)) ?? 0);
     const other = this.categoryIndex.get(OTHER_PLACES);
     return Uint8Array.from(page.sites.category, (category, kind) => {
-      // Slack and what the driver keeps have no place to be coloured by.
+      // Slack and driver memory have no place.
       if (other === undefined || category !== unknown || !kinds.isAllocated[kind]) return numbers[category] ?? 0;
       return this.categoryIndex.get(placeNameOf(this, kind)) ?? other;
     });
@@ -122,7 +127,7 @@ export class Model {
   }
 
   /**
-   * Stack ids, callers before callees. Depths come on the way; a damaged table with a cycle is cut.
+   * Stack ids, callers before callees. Also fills the depths. A cycle in a damaged table is cut.
    */
   orderStacks() {
     const count = this.stackParent.length;
@@ -167,7 +172,7 @@ export class Model {
   }
 
   /**
-   * The nearest instant at which every sum is exact.
+   * The nearest instant with exact sums.
    * @param {number} at
    */
   nearestExact(at) {
@@ -179,7 +184,7 @@ export class Model {
   }
 
   /**
-   * As nearestExact(), but another instant than the one that is left, where there is one on that side.
+   * Like nearestExact(), but moves to another instant in that direction if there is one.
    * @param {number} from
    * @param {number} to
    */
@@ -191,7 +196,7 @@ export class Model {
   }
 
   /**
-   * The number of the iteration that an instant lies in, or null.
+   * The number of the iteration at an instant, or null.
    * @param {number} at
    */
   iterationAt(at) {
@@ -199,19 +204,52 @@ export class Model {
     return found && found[1] >= 0 ? found[1] : null;
   }
 
+    /**
+   * The window to open on: iterations, failed requests and the peak, without imports and set-up before them.
+   * @param {number} device
+   * @returns {[number, number]|null} null: the whole recording.
+   */
+  firstWindow(device) {
+    let [from, to] = [Infinity, 0];
+    const include = (/** @type {number} */ begin, /** @type {number} */ end) => {
+      from = Math.min(from, begin);
+      to = Math.max(to, end);
+    };
+    for (const [, number, begin, end] of this.page.iterations) if (number >= 0) include(begin, end);
+    if (to === 0) include(this.firstUse(device), this.duration);
+    include(this.peakTime(device), this.peakTime(device));
+    for (const { t } of this.outOfMemory[device]) include(t, t);
+    const margin = WINDOW_MARGIN * (to - from);
+    from = Math.max(0, Math.floor(from - margin));
+    to = Math.min(this.duration, Math.ceil(to + margin));
+    return to > from && to - from < WINDOW_SHARE * this.duration ? [from, to] : null;
+  }
+
   /**
-   * When the device's report was taken: its peak, in nanoseconds from the start.
+   * The first instant with a noticeable part of the device's highest total.
+   * @param {number} device
+   */
+  firstUse(device) {
+    const timeline = this.page.timelines.find((other) => other.device === device);
+    if (!timeline) return 0;
+    const totals = timeline.t.map((_, bucket) => timeline.peak.reduce((sum, group) => sum + group[bucket], 0));
+    const highest = totals.reduce((a, b) => Math.max(a, b), 0);
+    return timeline.t[totals.findIndex((total) => total >= NOTICEABLE * highest)] ?? 0;
+  }
+
+  /**
+   * The instant of the device's report (its peak), in nanoseconds from the start.
    * @param {number} device
    */
   peakTime(device) {
     const report = this.reportDevices[device];
-    // A device on which nothing was live has no peak.
+    // A device without live memory has no peak.
     if (!report || report.ledger_bytes === 0) return 0;
     return Math.min(this.duration, Math.max(0, this.page.devices[device].peak_at));
   }
 
   /**
-   * When most was allocated, where a cache makes that another question than the peak.
+   * The instant with most allocated memory, or null if there is no caching allocator.
    * @param {number} device
    */
   allocatedPeak(device) {
@@ -231,7 +269,7 @@ export class Model {
   }
 
   /**
-   * The frame to name a stack by: the innermost of the user's own, else the innermost.
+   * The frame that names a stack: the innermost user frame, or the innermost frame if there is none.
    * @param {number} stack
    */
   placeOf(stack) {
@@ -242,7 +280,7 @@ export class Model {
   }
 
   /**
-   * Listed allocations of the device at an instant. What segments are made of is not among them, nor what has no memory.
+   * Listed allocations of the device at an instant, without memory of segments and without sleeping memory.
    * @param {number} device
    * @param {number} at
    */
@@ -256,7 +294,7 @@ export class Model {
   }
 
   /**
-   * In order of their begin.
+   * Allocations of the device, ordered by begin.
    * @param {number} device
    */
   allocationsOf(device) {
@@ -270,7 +308,7 @@ export class Model {
   }
 
   /**
-   * Those of them that end, in order of their end.
+   * Freed allocations of the device, ordered by end.
    * @param {number} device
    */
   endsOf(device) {

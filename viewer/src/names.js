@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of modules as paths: "blocks.3.attention" lies in "blocks.3". Scopes of programs without
-// modules have "/" where those have ".".
+// Names of modules as paths: "blocks.3.attention" is inside "blocks.3". Scopes of programs without modules are separated
+// by "/" instead of ".".
 
-/** What the reader is shown for bytes that no module has. */
+/** The displayed name for bytes without a module. */
 export const NO_MODULE = "(no module)";
 
 /**
- * The name and all that it lies in, outermost first: ["h", "h.3", "h.3.mlp"].
+ * The name with its parents, outermost first: ["h", "h.3", "h.3.mlp"].
  * @param {string} name
  */
 export function prefixes(name) {
@@ -19,7 +19,7 @@ export function prefixes(name) {
 }
 
 /**
- * The part of `name` that `outer` does not have.
+ * The part of `name` below `outer`.
  * @param {string} name
  * @param {string} outer
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's data out of the page: as JSON, or packed where there is much of it (src/output/page/page_data.h).
+// Reads the data embedded in the page: JSON, compressed if large (src/output/page/page_data.h).
 import { harmless } from "./harmless.js";
 
 const PACKED = "deflate:";
@@ -8,7 +8,7 @@ const PACKED = "deflate:";
 async function unpack(text) {
   const { DecompressionStream } = /** @type {any} */ (window);
   if (!DecompressionStream) {
-    throw new Error("This page is a large one, and its data are packed in a way that this browser cannot read. Browsers since 2023 can.");
+    throw new Error("This page contains compressed data that this browser cannot read. Use a browser from 2023 or later.");
   }
   const letters = atob(text.slice(PACKED.length));
   const bytes = new Uint8Array(letters.length);
@@ -17,7 +17,7 @@ async function unpack(text) {
 }
 
 /**
- * What the page was made of; its element is gone afterwards.
+ * Takes the data and removes its element.
  * @returns {Promise<any>}
  */
 export async function takePageData() {
@@ -28,7 +28,7 @@ export async function takePageData() {
 }
 
 /**
- * Draws the page, and says so: tests wait for it. What goes wrong stands where the page should.
+ * Draws the page and sets data-ready, which tests wait for. An error is shown in place of the page.
  * @param {(data: any, main: HTMLElement) => void} draw
  */
 export async function drawPage(draw) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One colour a category, the same in the bar, the timeline and the icicle, and in plots
-// (src/output/plot/palette.def). Hues are held by what people tune (parameters, activations, ...);
-// slack and the driver are greys, and what is nobody's data is hatched besides. The set was chosen so
-// that any two hues stay apart under protanopia, deuteranopia and tritanopia
-// (viewer/test/palette.test.js).
+// One colour for each category, the same in all views and in plots (src/output/plot/palette.def). Categories that users
+// tune (parameters, activations, ...) have hues. Slack and the driver are grey; free memory is also hatched. Any two hues
+// can be distinguished under protanopia, deuteranopia and tritanopia (viewer/test/palette.test.js).
 
 /**
  * @typedef {object} Swatch
@@ -16,7 +14,7 @@
 /** @typedef {"up"|"down"|"across"|"dots"} Hatch Which way its lines go. */
 
 /**
- * Bottom of the stack first: what lives long below, what comes and goes above.
+ * From the bottom of the stack: long-lived categories first, short-lived ones last.
  * @type {Swatch[]}
  */
 export const KNOWN = [
@@ -39,8 +37,7 @@ export const KNOWN = [
   { name: "graph pool", light: "#eff0f2", dark: "#2b2e33", hatch: "across" },
 ];
 
-// For names that are no category (owners, parts of an import), after the hues that the page's
-// categories leave over.
+// For names that are not categories (owners, parts of an import), after the unused hues of the categories.
 const OTHERS = [
   { light: "#3f7d4e", dark: "#69ab79" },
   { light: "#b08bd0", dark: "#c6a9e0" },
@@ -50,10 +47,10 @@ const OTHERS = [
 const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
   "buffer", "workspace", "communication", "retained"];
 
-// Of those, what tells lines apart best, on light and on dark ground.
+// The most distinct of these for lines, on light and dark ground.
 const LINES = ["parameter", "gradient", "activation", "optimizer state", "communication", "input", "workspace"];
 
-// Pixels of a pattern.
+// Size of a pattern in pixels.
 const TILE = 6;
 
 export const OTHER_PLACES = "other places";
@@ -65,7 +62,7 @@ export function isKnown(name) {
 }
 
 /**
- * Whether a name says what the bytes are for, not just that somebody has them.
+ * Whether a name is a purpose, and not only an owner.
  * @param {string} name
  */
 export function isPurpose(name) {
@@ -73,8 +70,8 @@ export function isPurpose(name) {
 }
 
 /**
- * The names in stacking order, each once. Names that are no category hold somebody's data: they come
- * below what nobody can name or use, in the order given.
+ * The names in stacking order, each once. Names that are not categories are data of the program: they come below unknown
+ * and free memory, in the given order.
  * @param {Iterable<string>} names
  */
 export function inOrder(names) {
@@ -105,7 +102,7 @@ export class Palette {
   }
 
   /**
-   * What a style sheet paints a category with.
+   * The CSS background of a category.
    * @param {number} category
    */
   background(category) {
@@ -118,7 +115,7 @@ export class Palette {
   }
 
   /**
-   * What a canvas paints a category with.
+   * The canvas fill style of a category.
    * @param {CanvasRenderingContext2D} context
    * @param {number} category
    */
@@ -147,7 +144,7 @@ export class Palette {
     if (hatch === "dots") pen.fillRect(1, 1, 2, 2);
     else if (hatch === "across") pen.fillRect(0, 2, TILE, 1);
     else {
-      // Thrice, so that the corners join with those of the next tile.
+      // Three lines, so that the corners join those of the next tile.
       for (const shift of [-TILE, 0, TILE]) {
         pen.moveTo(shift - 1, hatch === "up" ? TILE + 1 : -1);
         pen.lineTo(shift + TILE + 1, hatch === "up" ? -1 : TILE + 1);
@@ -159,19 +156,19 @@ export class Palette {
     return pattern;
   }
 
-  /** Colours of lines that are no category's: devices, processes. */
+  /** Colours for lines of devices and processes. */
   lines() {
     const swatches = [...LINES.map((name) => KNOWN[RANK.get(name) ?? 0]), ...OTHERS];
     return swatches.map(({ light, dark }) => (this.dark ? dark : light));
   }
 
-  /** Of hatching. */
+  /** The colour of hatching. */
   ink() {
     return this.dark ? "rgb(255 255 255 / 16%)" : "rgb(30 41 59 / 22%)";
   }
 
   /**
-   * Colour of a category by its index.
+   * The colour of a category.
    * @param {number} category
    */
   colour(category) {

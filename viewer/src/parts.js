@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that can wait, a part a frame. So the browser lays out and paints one part at a time, and handles
-// what the reader does in between.
+// Deferred work, one part in each frame. The browser can paint and handle input between the parts.
 
-// So long a part waits at most for a browser that is never idle.
+// A part waits at most this long for an idle browser.
 const LATEST_MS = 200;
 
 /** @typedef {() => (boolean|void)} Part Returns true where it has to be called again. */
@@ -17,7 +16,7 @@ export class Parts {
   }
 
   /**
-   * Takes the place of what is left of the last work.
+   * Replaces the remaining work.
    * @param {Part[]} parts
    */
   begin(parts) {
@@ -31,7 +30,7 @@ export class Parts {
     this.tell(false);
   }
 
-  /** Does at once what is left. */
+  /** Does the remaining work at once. */
   finish() {
     while (this.left.length > 0) this.next();
     this.tell(false);
@@ -39,15 +38,15 @@ export class Parts {
 
   next() {
     const [part] = this.left;
-    // It may have begun other work in its place.
+    // The part may have begun other work.
     if (part() !== true && this.left[0] === part) this.left.shift();
   }
 
-  /** Waits for a frame with the last part's changes, then for an idle browser. */
+  /** Waits for a frame with the changes of the last part, then for an idle browser. */
   ask() {
     if (this.asked) return;
     this.asked = true;
-    // A page that is out of sight has no frames.
+    // A hidden page has no frames.
     if (document.hidden) this.whenIdle();
     else requestAnimationFrame(() => this.whenIdle());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers and places in the program get a colour, where nobody knows what most memory is for.
+// Chooses the layers and places that get a colour if most memory has no known category.
 import { isKnown, isPurpose } from "./palette.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -23,7 +23,7 @@ export function isMostlyUnknown(model) {
 }
 
 /**
- * What stands for its purpose: its layer, else its line.
+ * The name used instead of a category: the layer, or the line if there is none.
  * @param {Model} model
  * @param {number} kind
  */
@@ -33,8 +33,8 @@ export function placeNameOf(model, kind) {
 }
 
 /**
- * The layers and places that hold most of what has no purpose, at the devices' peaks above all:
- * heaviest first, and in stacking order, where what lives longest lies at the bottom.
+ * The layers and places with most of the memory without a category, mainly at the devices' peaks: ordered by weight, and
+ * in stacking order with the longest-lived at the bottom.
  * @param {Model} model
  */
 export function choosePlaces(model) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The histories of all ranks over one axis of time, a line each: the heaviest and the median stand out.
+// The histories of all ranks as lines over one time axis. The heaviest and the median are highlighted.
 import { MARGIN, bytesToY, paintAxes } from "./axis.js";
 import { forgetColours, h, perFrame, sized, styleColours, tip } from "./dom.js";
 import { formatBytes, formatTime } from "./format.js";
@@ -8,7 +8,7 @@ import { lastNotAbove } from "./events.js";
 /** @typedef {import("./ranks.js").Page} Page */
 
 const HEIGHT = 320;
-// The tip names so many ranks: those that have most where the pointer is.
+// The tip lists this many ranks: those with most bytes at the pointer.
 const TOLD = 12;
 
 export class RankHistories {
@@ -23,12 +23,12 @@ export class RankHistories {
     this.end = this.ends.reduce((a, b) => Math.max(a, b), 1);
     this.top = 1.05 * this.bytes.reduce((most, of) => of.reduce((a, b) => Math.max(a, b), most), 1);
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "devices-axis", role: "img",
-      "aria-label": `Memory of ${this.names.length} ranks over time, a line each; the table below has their peaks` }));
+      "aria-label": `Memory of ${this.names.length} ranks over time, one line each; the table below lists their peaks` }));
     const key = (/** @type {string} */ name, /** @type {string} */ colour) => h("span", { class: "legend-chip" },
       h("span", { class: "line-swatch", style: `border-color:var(--${colour})` }), name);
     this.element = h("section", { class: "card", "aria-label": "Over time" },
       h("div", { class: "card-head" }, h("h2", {}, "Over time"),
-        h("span", { class: "hint" }, "each rank's bytes at the highest instant of its device in each stretch of time, by the hosts' clocks")),
+        h("span", { class: "hint" }, "bytes of each rank over time (host clocks)")),
       h("div", { class: "legend-line" }, key(`heaviest: ${report.heaviest}`, "bad"), key(`median: ${report.median}`, "accent"), key("the others", "ink-faint")),
       this.canvas);
     this.width = 0;
@@ -102,6 +102,6 @@ export class RankHistories {
     }).sort((a, b) => b.bytes - a.bytes);
     tip.show(event.clientX, event.clientY, h("div", { class: "tip-head" }, h("span", {}, formatTime(time))),
       ...had.slice(0, TOLD).map(({ name, bytes }) => h("div", { class: "tip-row" }, h("span", {}), h("span", {}, name), h("b", {}, formatBytes(bytes)))),
-      had.length > TOLD ? h("div", { class: "soft" }, `and ${had.length - TOLD} with less`) : "");
+      had.length > TOLD ? h("div", { class: "soft" }, `and ${had.length - TOLD} smaller`) : "");
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of `vramscope report --ranks --html`: all ranks of a program on one axis of time, what the heaviest has
-// more than the median, and a row each. All figures are those of `vramscope report --ranks --json`.
+// The page of `vramscope report --ranks --html`: all ranks of a program on one time axis, the excess of the heaviest over
+// the median, and a row for each rank. All figures are those of `vramscope report --ranks --json`.
 import { DataTable } from "./datatable.js";
 import { h } from "./dom.js";
 import { formatBytes, formatCount, formatShare, formatSignedBytes, formatTime } from "./format.js";
@@ -51,15 +51,15 @@ import { RankHistories } from "./rank_histories.js";
  * @param {Page} page
  */
 function makeHead({ report, imbalance, missing }) {
-  const facts = [`${formatCount(report.ranks.length)} ranks, ${formatBytes(report.bytes)} together, each at its peak`];
-  if (missing) facts.push(`missing: rank ${missing}, of which there is no recording`);
+  const facts = [`${formatCount(report.ranks.length)} ranks, sum of their peaks ${formatBytes(report.bytes)}`];
+  if (missing) facts.push(`no recording of rank ${missing}`);
   const figure = (/** @type {string} */ label, /** @type {Rank|undefined} */ rank) => h("div", { class: "figure" },
     h("span", { class: "figure-label" }, label), h("span", { class: "figure-value" }, rank ? formatBytes(rank.bytes) : "–"),
     h("span", { class: "figure-note" }, rank ? rank.name : ""));
   const sorted = report.ranks.slice().sort((a, b) => b.bytes - a.bytes);
   return h("header", { class: "head" },
     h("div", { class: "brand" }, h("span", {}, "vramscope"), h("span", { class: "facts" }, facts.join("  ·  "))),
-    h("h1", {}, report.ranks.length > 0 ? imbalance.charAt(0).toUpperCase() + imbalance.slice(1) : "No process had memory in these recordings"),
+    h("h1", {}, report.ranks.length > 0 ? imbalance.charAt(0).toUpperCase() + imbalance.slice(1) : "No process has memory in these recordings"),
     h("div", { class: "figures" }, figure("Heaviest", sorted[0]), figure("Median", report.ranks.find(({ name }) => name === report.median)),
       figure("Lightest", sorted[sorted.length - 1])));
 }
@@ -76,20 +76,20 @@ function makeRanks(report) {
     { name: "On", text: true, value: ({ on }) => on },
     { name: "Peak", value: ({ bytes }) => bytes, show: ({ bytes }) => formatBytes(bytes) },
     { name: "Of its device", value: ({ bytes, total_bytes: total }) => bytes / Math.max(1, total), show: ({ bytes, total_bytes: total }) => formatShare(bytes, total) },
-    ...(report.median === null ? [] : [{ name: "Than the median", title: "How much more it has than the median rank",
+    ...(report.median === null ? [] : [{ name: "Over the median", title: "Bytes more than the median rank",
       value: (/** @type {Rank} */ { bytes }) => bytes - median, show: (/** @type {Rank} */ { bytes }) => formatSignedBytes(bytes - median) }]),
-    { name: "After", title: "When it has its peak, from the first recording's begin", value: ({ peak_wall_ns: at }) => at - report.first_wall_ns,
+    { name: "Peak at", title: "Time of its peak, from the begin of the first recording", value: ({ peak_wall_ns: at }) => at - report.first_wall_ns,
       show: ({ peak_wall_ns: at }) => formatTime(at - report.first_wall_ns) },
-    { name: "Most of it", text: true, value: (rank) => most(rank)[0], show: (rank) => `${most(rank)[0]} ${formatBytes(most(rank)[1])}` },
+    { name: "Largest category", text: true, value: (rank) => most(rank)[0], show: (rank) => `${most(rank)[0]} ${formatBytes(most(rank)[1])}` },
   ], { sorted: 4 });
   table.render(report.ranks, "");
-  return card("Ranks", "each at its peak: its device's, or its own where ranks share one", table);
+  return card("Ranks", "peak of its GPU; of the rank itself if several share a GPU", table);
 }
 
 /** @param {RankReport} report */
 function makeExcess(report) {
   /** @type {DataTable<Excess>} */
-  const table = new DataTable("What the heaviest has more", [
+  const table = new DataTable("Excess of the heaviest rank", [
     { name: "Layer", text: true, value: ({ layer }) => layer || "(other)" },
     { name: "Category", text: true, value: ({ category }) => category },
     { name: "More", value: ({ bytes }) => bytes, show: ({ bytes }) => formatSignedBytes(bytes) },
@@ -98,7 +98,7 @@ function makeExcess(report) {
     sum: (name, all) => ({ layer: name, category: all[0].category, bytes: all.reduce((sum, { bytes }) => sum + bytes, 0) }),
   } });
   table.render(report.excess, "Nothing.");
-  return card(`What ${report.heaviest} has more than ${report.median}`, "by category; a layer that has most of it by itself", table);
+  return card(`Excess of ${report.heaviest} over ${report.median}`, "by category; with the layer if one layer has most of it", table);
 }
 
 /** @param {RankReport} report */
@@ -110,16 +110,16 @@ function makeCategories(report) {
   /** @type {DataTable<Category>} */
   const table = new DataTable("Categories", [
     { name: "Category", text: true, value: ({ name }) => name },
-    bytes("Together", "all"),
+    bytes("Sum", "all"),
     ...(report.median === null ? [] : [bytes(`Median: ${report.median}`, "median"), bytes(`Heaviest: ${report.heaviest}`, "heaviest")]),
-    bytes("Least of any", "least"), bytes("Most of any", "most"),
+    bytes("Lowest rank", "least"), bytes("Highest rank", "most"),
   ], { sorted: 1 });
   table.render(Object.entries(report.categories).map(([name, all]) => {
     const each = report.ranks.map(({ categories }) => categories[name] ?? 0);
     return { name, all, median: of(report.median, name), heaviest: of(report.heaviest, name),
       least: each.reduce((a, b) => Math.min(a, b), Infinity), most: each.reduce((a, b) => Math.max(a, b), 0) };
   }), "");
-  return card("Categories", "of all ranks, each at its peak", table);
+  return card("Categories", "all ranks, each at its peak", table);
 }
 
 /**
@@ -145,8 +145,8 @@ function start(page, main) {
     main.append(histories.element, ...(report.excess.length > 0 ? [makeExcess(report)] : []), makeRanks(report), makeCategories(report));
   }
   const notes = [
-    `${formatCount(report.processes_without_memory)} processes without device memory are not listed. The first and the last recording began ` +
-      `${formatTime(report.starts_apart_ns)} apart by their hosts' clocks.`,
+    ...(report.processes_without_memory === 0 ? [] : [`Processes without device memory, not listed: ${formatCount(report.processes_without_memory)}.`]),
+    ...(report.starts_apart_ns === 0 ? [] : [`Time between the first and the last start (host clocks): ${formatTime(report.starts_apart_ns)}.`]),
     ...report.unread.map((why) => `Not read: ${why}`),
   ];
   main.append(h("footer", { class: "foot" }, h("ul", {}, ...notes.map((note) => h("li", {}, note)))));

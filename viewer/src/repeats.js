@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated layers as one: "blocks.[0-11]" for "blocks.0" to "blocks.11", by the rules of
+// Groups repeated layers: "blocks.[0-11]" for "blocks.0" to "blocks.11", by the rules of
 // src/query/dimensions/fold_names.cc and fold_modules.cc.
 import { NAMES } from "./trie.js";
 
@@ -7,11 +7,11 @@ import { NAMES } from "./trie.js";
 
 const MOST_DIGITS = 9;
 const MOST_RANGES = 4;
-// Entries come by size, so those of a size are near each other.
+// Entries are sorted by size, so equal ones are near each other.
 const LOOKS = 8;
 
 /**
- * A name without its numbers, and those: "blocks.3.attn" is "blocks.#.attn" and 3.
+ * Splits a name from its numbers: "blocks.3.attn" becomes "blocks.#.attn" and 3.
  * @param {string} name
  */
 export function splitNumbers(name) {
@@ -27,7 +27,7 @@ export function splitNumbers(name) {
 }
 
 /**
- * "3", "[0-11]", "[0,2-5]".
+ * The text of a set of numbers: "3", "[0-11]", "[0,2-5]".
  * @param {Iterable<number>} numbers
  */
 export function rangeText(numbers) {
@@ -53,7 +53,7 @@ export function rangeText(numbers) {
  */
 
 /**
- * Groups of what differs in numbers alone, in the order of the first of each.
+ * Groups items whose names differ only in numbers, ordered by the first of each.
  * @template Item
  * @param {Item[]} items Largest first.
  * @param {(item: Item) => {name: string, type: string, bytes: number, holds: string}} describe `holds`:
@@ -67,7 +67,7 @@ export function foldRepeated(items, describe) {
   const alike = new Map();
   for (const item of items) {
     const { name, type, bytes, holds } = describe(item);
-    // A name that has the mark itself stays as it is.
+    // A name that contains the mark stays as it is.
     const { shape, numbers } = name.includes("#") ? { shape: name, numbers: [] } : splitNumbers(name);
     const key = `${shape}\u0000${type}`;
     const known = alike.get(key) ?? [];
@@ -94,7 +94,7 @@ export function foldRepeated(items, describe) {
 }
 
 /**
- * A tree in which repeated levels stand below one that says which they are.
+ * A tree in which repeated levels are children of a level that names the group.
  * @param {TreeNode} node
  * @returns {TreeNode}
  */

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search over everything that has a name: functions, files, source lines, modules, parameters and
-// levels of the ledger.
+// Search in all names: functions, files, source lines, modules, parameters and levels of the ledger.
 
 /** @typedef {import("./model.js").Model} Model */
 
 /**
- * What is searched in, in lower case.
+ * The searched texts in lower case.
  * @typedef {{frames: string[], paths: string[], names: string[]}} Haystacks
  * @type {WeakMap<Model, Haystacks>}
  */
 const haystacks = new WeakMap();
 
 /**
- * Made once: a key in the search looks at all of it.
+ * Made once, because every typed key searches all of it.
  * @param {Model} model
  */
 export function haystacksOf(model) {
@@ -20,7 +19,7 @@ export function haystacksOf(model) {
   if (!made) {
     made = {
       frames: model.frames.map(({ name, file, line, source }) => `${name}\n${file}:${line}\n${source}`.toLowerCase()),
-      // No level has this sign, so that no text is found across two of them.
+      // No level contains this separator, so a text is not found across two levels.
       paths: model.page.paths.map((path) => path.join("\u0000").toLowerCase()),
       names: model.page.names.map((name) => name.toLowerCase()),
     };

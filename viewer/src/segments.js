@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that allocators cut blocks out of, as it stands at an instant: what each segment holds,
-// the blocks in it, and what of it is free.
+// The segments of allocators at an instant: size, blocks and free bytes of each.
 import { fromDeltas } from "./ledger.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -14,10 +13,10 @@ import { fromDeltas } from "./ledger.js";
  * @property {number} free
  * @property {number} freeSite What the free bytes stand under.
  * @property {number[]} blocks Allocations, in order of their addresses.
- * @property {[number, number][]} extents Where its memory lies: address and bytes; none: nobody knows.
+ * @property {[number, number][]} extents Address and bytes of its memory; empty: unknown.
  */
 
-/** Addresses are exact: no device has 2^53 bytes of them. */
+/** Addresses fit into a double exactly: they are below 2^53. */
 const addressOf = (/** @type {string} */ text) => parseInt(text, 16);
 
 export class Segments {
@@ -32,7 +31,7 @@ export class Segments {
   }
 
   /**
-   * Those of a device that hold anything, most free bytes first.
+   * The segments of a device with memory, most free bytes first.
    * @param {number} device
    * @param {number} at
    * @returns {Segment[]}
@@ -83,7 +82,7 @@ export class Segments {
 }
 
 /**
- * Who keeps segments from being given back, by the line that has blocks in them.
+ * The blocks that keep segments from being returned, by line.
  * @typedef {object} Pin
  * @property {string} name
  * @property {number} blocks
@@ -127,7 +126,7 @@ export function pinsOf(model, segments, nameOf) {
 }
 
 /**
- * Several of them as one: segments that they share count once.
+ * The sum of several. Shared segments count once.
  * @param {string} name
  * @param {Pin[]} pins
  * @returns {Pin}

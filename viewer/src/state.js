@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader has chosen, kept in the address's fragment so that a view can be bookmarked and
-// sent: #device=0&at=3214000000&q=forward&cat=activation|gradient&mod=h.3&zoom=0-1000
+// The reader's choices. The fragment of the address contains them, so that a view can be bookmarked and sent:
+// #device=0&at=3214000000&q=forward&cat=activation|gradient&mod=h.3&zoom=0-1000
 import { ORDERS } from "./tree_paths.js";
 
 /**
@@ -9,21 +9,24 @@ import { ORDERS } from "./tree_paths.js";
  * @property {number|null} at Nanoseconds from the start; null: the device's peak.
  * @property {[number, number]|null} zoom Window of the timeline; null: all.
  * @property {string} search
- * @property {string[]} categories Those that are shown; none: all.
- * @property {string|null} module Only it and what lies within; "": what has none.
+ * @property {string[]} categories The shown categories; empty: all.
+ * @property {string|null} module Only this module and its children; "": memory without a module.
  * @property {string[]|null} path Only this branch of the ledger.
- * @property {number} min Only allocations of at least so many bytes.
- * @property {import("./tree_paths.js").Order} by How the icicle folds.
- * @property {string[]} focus Labels down to what the icicle is zoomed to.
+ * @property {number} min Only allocations of at least this many bytes.
+ * @property {import("./tree_paths.js").Order} by The order of the icicle.
+ * @property {string[]} focus Labels of the zoomed node of the icicle.
  * @property {boolean} mine Hide frames of libraries.
- * @property {Tab} tab Which of the other pictures is shown.
- * @property {number|null} base The instant that others are compared with.
+ * @property {Tab} tab The open tab.
+ * @property {number|null} base The baseline for comparisons.
  */
 
 /** @typedef {"lifetimes"|"space"|"changes"|"iterations"|"leaks"|"devices"} Tab */
 
 /** @type {Tab[]} */
 const TABS = ["lifetimes", "space", "changes", "iterations", "leaks", "devices"];
+
+// The fragment's name for a timeline without zoom.
+const WHOLE = "all";
 
 /**
  * No filter.
@@ -32,7 +35,7 @@ const TABS = ["lifetimes", "space", "changes", "iterations", "leaks", "devices"]
 export const UNFILTERED = { search: "", categories: [], module: null, path: null, min: 0 };
 
 /**
- * Keeps `|` of a path apart from `|` in a name.
+ * Escapes `|` in names, because it separates names.
  * @param {string} text
  */
 const quote = (text) => text.replace(/[%|]/g, (c) => (c === "%" ? "%25" : "%7C"));
@@ -47,12 +50,12 @@ function number(text) {
 }
 
 /**
- * What is shown where the fragment says nothing.
- * @typedef {Pick<State, "device"|"by">} Usual
+ * The defaults for choices that the fragment does not contain.
+ * @typedef {Pick<State, "device"|"by"|"zoom">} Usual
  */
 
 /**
- * The state that a fragment asks for; what it does not name, or names wrongly, is at its default.
+ * The state of a fragment. Missing and invalid choices have their defaults.
  * @param {string} hash
  * @param {{devices: number, duration: number}} limits
  * @param {Usual} usual
@@ -74,7 +77,7 @@ export function parseHash(hash, limits, usual) {
     device: device !== null && Number.isInteger(device) && device >= 0 && device < limits.devices
       ? device : usual.device,
     at: at !== null && at >= 0 && at <= limits.duration ? at : null,
-    zoom: zoomed ? [from, to] : null,
+    zoom: zoomed ? [from, to] : fields.get("zoom") === WHOLE ? null : usual.zoom,
     search: fields.get("q") ?? "",
     categories: list("cat"),
     module: fields.get("mod"),
@@ -99,7 +102,7 @@ export function formatHash(state, usual) {
   const fields = new URLSearchParams();
   if (state.device !== usual.device) fields.set("device", String(state.device));
   if (state.at !== null) fields.set("at", String(Math.round(state.at)));
-  if (state.zoom) fields.set("zoom", state.zoom.map(Math.round).join("-"));
+  if (String(state.zoom) !== String(usual.zoom)) fields.set("zoom", state.zoom ? state.zoom.map(Math.round).join("-") : WHOLE);
   if (state.search !== "") fields.set("q", state.search);
   if (state.categories.length > 0) fields.set("cat", join(state.categories));
   if (state.module !== null) fields.set("mod", state.module);
@@ -114,7 +117,7 @@ export function formatHash(state, usual) {
 }
 
 /**
- * Lists are the same where all that is in them is.
+ * Compares lists by their elements.
  * @param {unknown} a
  * @param {unknown} b
  */

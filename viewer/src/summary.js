@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer in short: what the memory is for, which layers and which lines have it.
+// The short answer: categories, layers and lines with the most memory.
 import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatSignedBytes } from "./format.js";
 import { Rows, h, named, roving, setAttribute, setNamed, setText, swatch, tip } from "./dom.js";
 import { toggleCategory } from "./legend.js";
@@ -28,16 +28,16 @@ import { heaviest } from "./view.js";
  */
 
 const LISTED = 10;
-// How many more a click shows.
+// A click shows this many more.
 const MORE = 1000;
 
-/** A list of what has most, and as much more as the reader asks for. */
+/** A list of the largest entries, with a button for more. */
 class Brief {
   constructor() {
     this.element = h("div", { class: "brief-list" });
     /** @type {Map<string, Line>} By the keys of the rows on the page. */
     this.lines = new Map();
-    /** How many the reader asked to see. */
+    /** The number of entries that the reader asked for. */
     this.listed = LISTED;
     this.list = new Rows(this.element, (/** @type {Line} */ line) => this.make(line), (row, line) => this.patch(row, line));
     this.empty = h("p", { class: "empty gone" }, "None.");
@@ -103,7 +103,7 @@ class Brief {
     setAttribute(row, "aria-expanded", line.open === null ? null : String(line.open));
     setText(value, formatBytes(line.bytes));
     setText(share, formatShare(line.bytes, this.whole ?? 0));
-    // A line's bytes of the whole run have no categories.
+    // Bytes over the whole run have no categories.
     bar.classList.toggle("none", line.byCategory.length === 0);
     patchBar(bar, line, this.most ?? 0);
   }
@@ -131,7 +131,7 @@ export class Summary {
     this.title = h("h2", {});
     this.asleep = h("p", { class: "asleep gone" }, h("span", { class: "swatch asleep", "aria-hidden": "true" }), h("span", {}));
     const layers = model.kinds.module.some((module) => module !== 0);
-    /** What the percentages of each list are of. */
+    /** The base of the percentages of each list. */
     this.bases = { categories: h("small", {}), layers: h("small", {}), lines: h("small", {}), churn: h("small", {}) };
     const block = (/** @type {string} */ name, /** @type {string} */ more, /** @type {HTMLElement} */ base, /** @type {(HTMLElement)[]} */ ...parts) =>
       h("section", { class: `brief${more}`, "aria-label": name }, h("h3", {}, name, " ", base), ...parts);
@@ -141,27 +141,27 @@ export class Summary {
         layers ? block("Heaviest layers, own bytes", "", this.bases.layers, ...of(this.layers)) : null,
         block("Heaviest lines, live allocations", " wide", this.bases.lines, ...of(this.lines)),
         model.page.report.top_churn.length > 0
-          ? block("Lines that allocated most, over the whole run, freed or not", " wide", this.bases.churn, ...of(this.churn)) : null);
+          ? block("Most bytes allocated over the run, freed or not", " wide", this.bases.churn, ...of(this.churn)) : null);
     roving(briefs);
     this.element = h("section", { class: "card", "aria-label": "Summary" },
       h("div", { class: "card-head" }, this.title,
-        h("span", { class: "hint" }, "click a name to see only it, everywhere on the page")),
+        h("span", { class: "hint" }, "click a name to filter the whole page by it")),
       this.bar, this.asleep, briefs);
   }
 
   /**
-   * What follows the instant while it is dragged.
+   * The parts that follow the instant while it is dragged.
    * @param {View} view
    */
   renderTotals(view) {
     this.view = view;
-    setText(this.title, view.atPeak ? "What holds the peak" : "What was live then");
+    setText(this.title, view.atPeak ? "What holds the peak" : "What is live at this instant");
     this.renderCategories(view);
     this.renderAsleep(view);
   }
 
   /**
-   * What is live and has no device memory: no part of the bar.
+   * Live memory without device memory. The bar does not include it.
    * @param {View} view
    */
   renderAsleep(view) {
@@ -173,7 +173,7 @@ export class Summary {
       .map((category) => `${this.model.categories[category]} ${formatBytes(byCategory[category])}`);
     setText(/** @type {HTMLElement} */ (this.asleep.lastElementChild),
       `Asleep: ${formatBytes(bytes)} in ${formatCount(count)} block${count === 1 ? "" : "s"} have no device memory now: ${largest.join(", ")}`);
-    setAttribute(this.asleep, "title", `${formatExact(bytes)}, beside what the device has`);
+    setAttribute(this.asleep, "title", `${formatExact(bytes)}, not included in the device's total`);
   }
 
   /**
@@ -200,7 +200,7 @@ export class Summary {
   }
 
   /**
-   * The terminal's "Allocated most": the same at every instant.
+   * The list "Most bytes allocated over the run", which is the same at every instant.
    * @param {View} view
    */
   renderChurn(view) {
@@ -208,7 +208,7 @@ export class Summary {
     const device = model.page.devices[view.device];
     const rows = model.page.report.top_churn.filter((row) => row.device === device.index);
     const whole = rows.reduce((sum, { bytes }) => sum + bytes, 0);
-    setText(this.bases.churn, `% of the ${formatBytes(whole)} of these lines, whatever the filters`);
+    setText(this.bases.churn, `% of the ${formatBytes(whole)} of these lines, not filtered`);
     this.churn.render(rows.map(({ line, source, bytes, count }) => ({
       key: line, name: line, more: source.trim(), chosen: store.state.search === line, bytes, byCategory: new Float64Array(0), open: null, inner: false,
       title: `${line}\n${formatExact(bytes)} in ${formatAllocations(count)}, over the whole run`,
@@ -239,7 +239,7 @@ export class Summary {
       const byCategory = items[0].byCategory.map((_, category) => items.reduce((total, entry) => total + entry.byCategory[category], 0));
       const whole = {
         key: name, name: `${name} x${items.length}`, more: types[names[items[0].id]] ?? "", bytes: sum(items), byCategory, chosen: false, open,
-        inner: false, title: `${items.length} layers alike, ${formatExact(sum(items))}: click to see each`,
+        inner: false, title: `${items.length} equal layers, ${formatExact(sum(items))}: click to see each`,
         click: () => {
           if (!this.unfolded.delete(name)) this.unfolded.add(name);
           if (this.view) this.renderLayers(this.view);
@@ -303,7 +303,7 @@ export class Summary {
     const all = this.all ?? 0;
     if (category < 0) {
       const residual = this.residual ?? 0;
-      setAttribute(row, "title", `NVML less the ledger: ${formatExact(residual)}`);
+      setAttribute(row, "title", `NVML minus ledger: ${formatExact(residual)}`);
       setText(value, formatSignedBytes(residual));
       setText(share, formatShare(Math.abs(residual), all));
       return;
@@ -329,9 +329,9 @@ export class Summary {
   /** @param {View} view */
   renderCategories(view) {
     this.all = view.byCategory.reduce((sum, bytes) => sum + bytes, 0);
-    // The sample belongs to the whole device.
+    // The NVML sample is of the whole device, so a filter hides the residual.
     this.residual = view.nvml === null || view.filter.narrows ? null : view.nvml - view.total;
-    // Categories that are not chosen are listed too.
+    // List categories that are not chosen as well, so that they can be chosen.
     const passing = !view.filter.narrows ? "" : view.filter.byCategory ? " that pass the other filters" : " that pass the filters";
     setText(this.bases.categories, `% of ${formatBytes(this.all)}${passing}`);
     setText(this.bases.layers, `% of ${formatBytes(view.bytes)}${view.filter.on ? " that pass the filters" : ""}`);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two folding tables: modules, and the ledger by owner.
+// The two tree tables: modules, and the ledger by owner.
 import { formatBytes, formatShare } from "./format.js";
 import { h } from "./dom.js";
 import { foldTree } from "./repeats.js";
@@ -15,7 +15,7 @@ import { COLUMNS, TreeTable } from "./treetable.js";
 const { name, bytes, own, share, bar, categories, count } = COLUMNS;
 
 /** @param {View} view */
-const nothing = (view) => (view.filter.on ? "Nothing passes the filters at this instant." : "Nothing was live at this instant.");
+const nothing = (view) => (view.filter.on ? "Nothing passes the filters at this instant." : "Nothing is live at this instant.");
 
 /** @param {TreeNode[]} path */
 function moduleOf(path) {
@@ -54,7 +54,7 @@ export class ModuleTable {
     const root = this.treePaths.of("layer", view.device, false).fold(view);
     const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
     this.hint.textContent = root.bytes > 0
-      ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules · shares of what is shown` : "";
+      ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, belong to modules · % of the shown bytes` : "";
     this.table.render(foldTree(root), view.filter.search, nothing(view));
   }
 }
@@ -73,7 +73,7 @@ export class LedgerTable {
       is, toggle: (path) => store.set({ path: is(path) ? null : namesOf(path) }),
     });
     this.element = h("section", { class: "card", "aria-label": "Ledger" },
-      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row · shares of what is shown"), this.table.copy),
+      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row · % of the shown bytes"), this.table.copy),
       this.table.element);
   }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes by category over time. Drag cuts out a window or moves the chosen instant, the wheel zooms, a
-// click chooses the instant that the rest of the page shows.
+// Bytes by category over time. A drag selects a window or moves the chosen instant, the wheel zooms, a click chooses the
+// instant that the rest of the page shows.
 import { MARGIN, bytesToY } from "./axis.js";
 import { formatBytes, formatTime } from "./format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { lastNotAbove } from "./events.js";
 import { Legend } from "./legend.js";
 import { Pointers } from "./timeline_pointers.js";
-import { CLICK_PIXELS, HEIGHT, OVERVIEW, paintOverview, paintPicture } from "./timeline_picture.js";
+import { CLICK_PIXELS, OVERVIEW, paintOverview, paintPicture } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
@@ -17,9 +17,9 @@ import { CLICK_PIXELS, HEIGHT, OVERVIEW, paintOverview, paintPicture } from "./t
 
 const SHORTEST_NS = 1000;
 const GRIP_PIXELS = 5;
-// A peak of this share of the device's memory is near its capacity.
+// From this share of the device's memory on, a peak is near its capacity.
 const NEAR = 0.6;
-// So many events are looked at in a part of the work for a new filter: a millisecond or two.
+// Events processed in one part of the work for a new filter: one or two milliseconds.
 const PART_EVENTS = 150_000;
 
 export class Timeline {
@@ -36,7 +36,7 @@ export class Timeline {
     this.scene = scene;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
       class: "timeline", tabindex: 0, role: "application",
-      "aria-label": "Memory over time by category. Arrow keys choose an instant, square brackets the border of an " +
+      "aria-label": "Memory over time by category. Arrow keys choose an instant, square brackets go to the border of an " +
         "iteration, plus and minus zoom, 0 shows all, Escape returns to the peak.",
     }));
     this.pointers = new Pointers();
@@ -45,26 +45,27 @@ export class Timeline {
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
     this.element = h("section", { class: "card", "aria-label": "Timeline" },
       h("div", { class: "card-head" }, h("h2", {}, "Timeline"),
-        model.page.counted ? h("span", { class: "hint" }, `${model.page.counted} in order, no times: a second stands for one`) : null,
-        h("span", { class: "hint for-mouse" }, "click: who was live then · drag: zoom, or move the instant by its line · wheel: zoom · shift-drag: pan"),
-        h("span", { class: "hint for-touch" }, "tap: who was live then · drag sideways: zoom, or move the instant by its line"),
+        model.page.counted ? h("span", { class: "hint" }, `${model.page.counted} without times: one second is one of them`) : null,
+        h("span", { class: "hint for-mouse" }, "Click to inspect an instant. Drag or wheel to zoom."),
+        h("span", { class: "hint for-touch" }, "Tap to inspect an instant. Drag sideways to zoom."),
         this.reset),
       this.legend.element, h("div", { class: "timeline-stack" }, this.canvas, this.pointers.element), this.overview);
-    /** As the browser last told: asking it makes it lay out all that has changed. */
+    /** The last reported size: reading it from the element would force a layout. */
     this.width = 0;
+    this.height = 1;
     /** @type {Columns|null} */
     this.columns = null;
-    /** What `columns` was made for. */
+    /** The window and size of `columns`. */
     this.columnsKey = "";
     /**
-     * The whole recording at the overview's width.
+     * The whole recording at the width of the overview.
      * @type {Columns|null}
      */
     this.whole = null;
-    /** @type {import("./filter.js").Filter|null} What `whole` was made for. */
+    /** @type {import("./filter.js").Filter|null} The filter of `whole`. */
     this.wholeFilter = null;
     /**
-     * The same of all memory: filters come and go.
+     * The same without a filter, kept for when a filter is removed.
      * @type {Columns|null}
      */
     this.unfiltered = null;
@@ -78,7 +79,7 @@ export class Timeline {
     this.stillFilter = this.wholeFilter;
     this.highest = 1;
     this.lastForeignWheel = -Infinity;
-    /** Called when an instant that was dragged stays. */
+    /** Called when a dragged instant rests. */
     this.rested = () => {};
     this.draw = perFrame(() => this.paint());
     this.listen();
@@ -109,6 +110,7 @@ export class Timeline {
     });
     new ResizeObserver(() => {
       this.width = canvas.clientWidth;
+      this.height = canvas.clientHeight;
       this.paint();
     }).observe(canvas);
     canvas.addEventListener("pointermove", (event) => this.move(event));
@@ -123,7 +125,7 @@ export class Timeline {
     canvas.addEventListener("keyup", () => this.rest());
     canvas.addEventListener("dblclick", () => store.set({ zoom: null }));
     canvas.addEventListener("keydown", (event) => this.key(event));
-    // A scroll of the page that happens to reach the canvas stays a scroll of the page.
+    // A scroll of the page that reaches the canvas continues to scroll the page.
     window.addEventListener("wheel", (event) => {
       if (event.target !== canvas) this.lastForeignWheel = event.timeStamp;
     }, { passive: true });
@@ -156,7 +158,7 @@ export class Timeline {
 
   /** @param {number} bytes */
   yOf(bytes) {
-    return bytesToY(bytes, this.top, HEIGHT);
+    return bytesToY(bytes, this.top, this.height);
   }
 
   /** @param {number} x */
@@ -165,7 +167,7 @@ export class Timeline {
   }
 
   /**
-   * The instant to show for a column: its highest, so that the figures match the picture.
+   * The instant of a column: its highest, so that the figures match the picture.
    * @param {number} column
    */
   instantOf(column) {
@@ -227,7 +229,7 @@ export class Timeline {
     this.drag = { from: x, to: x, act, window: this.window };
   }
 
-  /** The instant is where it was dragged to. */
+  /** The drag of the instant has ended. */
   rest() {
     if (!this.scene.moving) return;
     this.scene.moving = false;
@@ -235,7 +237,7 @@ export class Timeline {
   }
 
   /**
-   * Whether the line of the chosen instant can be taken hold of there.
+   * Whether a drag from there moves the line of the chosen instant.
    * @param {number} x
    */
   isOnCursor(x) {
@@ -378,7 +380,7 @@ export class Timeline {
   }
 
   /**
-   * The picture of a new filter, so many events a call; until it is made, the last one stays.
+   * Makes the picture of a new filter in parts. The previous picture stays until it is complete.
    * @returns {import("./parts.js").Part}
    */
   refilter() {
@@ -420,11 +422,11 @@ export class Timeline {
       this.showWhole(this.history.columns(0, this.model.duration, count, this.scene.filter), this.scene.filter);
     }
     const filter = /** @type {import("./filter.js").Filter} */ (this.wholeFilter);
-    // What passes a filter has an axis of its own.
+    // Filtered memory has its own scale.
     const { total, asleep } = /** @type {Columns} */ (this.whole);
     const highest = asleep ? total.reduce((most, bytes, i) => Math.max(most, bytes + asleep[i]), 0) : 0;
     this.top = Math.max(1, highest, filter.on ? Math.max(...total) : this.highest) * 1.04;
-    // How much the device has is shown where it is near.
+    // Show the device's capacity only if the peak is near it.
     const { total_bytes: capacity } = this.model.page.devices[this.store.state.device];
     this.capacity = !filter.on && capacity !== null && this.highest >= NEAR * capacity ? capacity : null;
     if (this.capacity !== null) this.top = Math.max(this.top, this.capacity * 1.04);
@@ -436,20 +438,20 @@ export class Timeline {
     this.reset.classList.toggle("hidden", !this.store.state.zoom);
     this.legend.choose(filter.on);
     const colours = styleColours();
-    this.paintStill(`${columnsKey},${this.width},${this.palette.dark},${window.devicePixelRatio}`, colours);
+    this.paintStill(`${columnsKey},${this.width},${this.height},${this.palette.dark},${window.devicePixelRatio}`, colours);
     this.pointers.show(this);
   }
 
   /**
-   * All but what follows the hand: it stays while an instant is dragged.
-   * @param {string} key What it depends on, beside the filter.
+   * Everything that does not change while an instant is dragged.
+   * @param {string} key Its inputs besides the filter.
    * @param {ReturnType<typeof styleColours>} colours
    */
   paintStill(key, colours) {
     if (key === this.stillKey && this.stillFilter === this.wholeFilter) return;
     this.stillKey = key;
     this.stillFilter = this.wholeFilter;
-    paintPicture(this, sized(this.canvas, this.width, HEIGHT), colours);
+    paintPicture(this, sized(this.canvas, this.width, this.height), colours);
     paintOverview(this, sized(this.overview, this.width, OVERVIEW), colours);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the timeline looks: axes, bands, NVML's line, iterations, marks, the chosen instant.
+// Paints the timeline: axes, bands, NVML's line, iterations, marks, failed requests.
 import { MARGIN, paintAxes } from "./axis.js";
 import { formatBytes } from "./format.js";
 import { lastNotAbove } from "./events.js";
@@ -8,12 +8,11 @@ import { lastNotAbove } from "./events.js";
 /** @typedef {import("./history.js").Columns} Columns */
 /** @typedef {import("./dom.js").Colours} Colours */
 
-export const HEIGHT = 288;
 export const OVERVIEW = 30;
 export const CLICK_PIXELS = 4;
-// Samples that are nearer to each other than this have no dots.
+// Nearer samples have no dots.
 const DOT_PIXELS = 24;
-// Iterations that are nearer to each other than this are not told apart.
+// Nearer iterations are not drawn separately.
 const ITERATION_PIXELS = 5;
 
 /**
@@ -24,10 +23,10 @@ const ITERATION_PIXELS = 5;
 export function paintPicture(timeline, context, colours) {
   const columns = timeline.columns;
   if (!columns) return;
-  paintAxes(context, colours, { width: timeline.width, height: HEIGHT, top: timeline.top, window: timeline.window });
+  paintAxes(context, colours, { width: timeline.width, height: timeline.height, top: timeline.top, window: timeline.window });
   context.save();
   context.beginPath();
-  context.rect(MARGIN.left, 0, timeline.plotWidth, HEIGHT);
+  context.rect(MARGIN.left, 0, timeline.plotWidth, timeline.height);
   context.clip();
   paintStack(timeline, context, columns, (bytes) => timeline.yOf(bytes));
   paintAsleep(timeline, context, columns, (bytes) => timeline.yOf(bytes));
@@ -40,7 +39,7 @@ export function paintPicture(timeline, context, colours) {
 }
 
 /**
- * Text that can be read over whatever is painted there.
+ * Text that is readable on any background.
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
  * @param {string} text
@@ -56,7 +55,7 @@ function paintLabel(context, colours, text, x, y) {
 }
 
 /**
- * Bands from the top down, each filled to the base line, so that no seams show between them.
+ * Paints bands from the top down, each filled to the base line, so that there are no seams between them.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Columns} columns
@@ -91,7 +90,7 @@ function paintStack(timeline, context, columns, yOf) {
 }
 
 /**
- * What has no device memory, hatched, on top of what the device has.
+ * Paints live memory without device memory, hatched, on top of the device's memory.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Columns} columns
@@ -122,8 +121,8 @@ function paintNvml(timeline, context, colours) {
   const line = new Path2D();
   const dots = new Path2D();
   let [last, high] = [NaN, 0];
-  // One level a pixel: the highest sample of those that fall on it. Between samples nobody knows, so
-  // that the last one stands until the next, and nothing slopes.
+  // One level for each pixel: its highest sample. Between samples the level is unknown, so it is drawn as steps without
+  // slopes.
   for (let i = first; i < end; ++i) {
     const x = Math.round(timeline.xOf(nvmlTime[i]));
     if (x === last && nvmlBytes[i] <= high) continue;
@@ -169,7 +168,7 @@ function paintCapacity(timeline, context, colours) {
 }
 
 /**
- * Requests for memory that failed.
+ * Paints failed requests for memory.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
@@ -181,7 +180,7 @@ function paintOutOfMemory(timeline, context, colours) {
     const x = Math.round(timeline.xOf(t));
     if (x < MARGIN.left || x > timeline.width - MARGIN.right || x - last < 3) continue;
     context.fillStyle = colours.bad;
-    context.fillRect(x - 1, MARGIN.top, 2, HEIGHT - MARGIN.bottom - MARGIN.top);
+    context.fillRect(x - 1, MARGIN.top, 2, timeline.height - MARGIN.bottom - MARGIN.top);
     const right = x > timeline.width / 2;
     context.textAlign = right ? "right" : "left";
     if (x - last > 160) paintLabel(context, colours, `out of memory: request for ${formatBytes(bytes)} failed`, x + (right ? -6 : 6), MARGIN.top + 18);
@@ -190,13 +189,13 @@ function paintOutOfMemory(timeline, context, colours) {
 }
 
 /**
- * Where iterations begin: ticks that rise from the time axis.
+ * Paints a tick at the begin of each iteration.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
  */
 function paintIterations(timeline, context, colours) {
-  const bottom = HEIGHT - MARGIN.bottom;
+  const bottom = timeline.height - MARGIN.bottom;
   let last = -Infinity;
   context.fillStyle = colours.ink;
   for (const [, , begin] of timeline.model.iterations) {
@@ -228,7 +227,7 @@ function paintMarks(timeline, context, colours) {
     if (x < MARGIN.left || x > timeline.width - MARGIN.right || x === last) continue;
     last = x;
     context.fillStyle = colours.soft;
-    context.fillRect(x, 4, 1, HEIGHT - MARGIN.bottom - 4);
+    context.fillRect(x, 4, 1, timeline.height - MARGIN.bottom - 4);
     const room = timeline.width - MARGIN.right - x - 8;
     const label = context.measureText(name).width > 160 ? `${name.slice(0, 24)}…` : name;
     const size = context.measureText(label).width;
@@ -246,7 +245,7 @@ function paintMarks(timeline, context, colours) {
 }
 
 /**
- * The whole recording in small, with the window that the picture above shows.
+ * Paints the whole recording in small, with the window of the picture above.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours

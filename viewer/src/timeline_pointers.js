@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the hand over the timeline: the chosen instant, where the pointer is, the stretch that is
-// cut out. Elements over the picture that only move, so that the picture is not drawn anew.
+// Elements over the timeline that follow the pointer: the chosen instant, the pointer's line, the selected window. They
+// are separate elements, so that moving them does not redraw the picture.
 import { h } from "./dom.js";
 import { MARGIN } from "./axis.js";
 import { CLICK_PIXELS } from "./timeline_picture.js";
@@ -29,7 +29,7 @@ export class Pointers {
 
 /**
  * @param {HTMLElement} element
- * @param {string|null} transform null: it is not to be seen.
+ * @param {string|null} transform null: hidden.
  */
 function place(element, transform) {
   element.classList.toggle("gone", transform === null);

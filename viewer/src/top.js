@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
+// Live allocations, largest first, one row for each kind. Only visible rows have elements.
 import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
 import { copyButton } from "./clipboard.js";
 import { Rows, h, marked, perFrame, setAttribute, setNamed, setText, swatch } from "./dom.js";
@@ -12,7 +12,7 @@ import { allocationsOf } from "./view.js";
 
 const ROW = 48;
 const MARGIN_ROWS = 6;
-// So many rows are drawn in a part of the page's work.
+// Rows drawn in one part of the page's work.
 const PART_ROWS = 8;
 const FRAME = 22;
 const LISTED = 6;
@@ -44,8 +44,8 @@ export class TopTable {
     /** @type {WeakMap<HTMLElement, View>} What the unfolded rows were made for. */
     this.detailed = new WeakMap();
     /**
-     * The most that the browser told: asking it makes it lay out all that has changed. A list that was
-     * short has room for as many rows as ever when it grows.
+     * The largest reported height: reading it from the element would force a layout. A list that was short can grow to
+     * this height again.
      */
     this.height = 0;
     this.scrolled = 0;
@@ -54,7 +54,7 @@ export class TopTable {
     /** @type {number[]} */
     this.shown = [];
     /**
-     * Kinds whose rows are unfolded, and how much taller that makes them.
+     * Kinds with open rows, and the additional height of each.
      * @type {Map<number, number>}
      */
     this.open = new Map();
@@ -114,13 +114,13 @@ export class TopTable {
     return this.open.get(kind) ?? 0;
   }
 
-  /** Makes the rows in sight, and patches those that were; the space above and below is one block's height. */
+  /** Makes or updates the visible rows. One block element fills the space above and below. */
   fill() {
     this.list();
     this.draw(Infinity);
   }
 
-  /** Chooses the rows in sight; draw() shows them. */
+  /** Chooses the visible rows; draw() shows them. */
   list() {
     const { shown, view } = this;
     if (!view) return;
@@ -141,12 +141,12 @@ export class TopTable {
       top += height;
     }
     this.rows.begin(rows);
-    // Those that stay make room for those that come.
+    // Move the rows that stay, to make room for new ones.
     for (const [key, { top: down }] of rows) {
       const row = this.rows.known.get(key);
       if (row) setAttribute(row, "style", `top:${down}px`);
     }
-    setText(this.empty, view.filter.on ? "No allocation passes the filters at this instant." : "Nothing was live here at this instant.");
+    setText(this.empty, view.filter.on ? "No allocation passes the filters at this instant." : "Nothing is live here at this instant.");
     this.empty.classList.toggle("gone", shown.length > 0);
   }
 
@@ -165,7 +165,7 @@ export class TopTable {
   }
 
   /**
-   * The parameter, the layer, or what the ledger calls it.
+   * The name of the parameter, the layer or the ledger entry.
    * @param {number} kind
    */
   whatOf(kind) {
@@ -223,7 +223,7 @@ export class TopTable {
     row.append(this.makeDetail(kind, view));
   }
 
-  /** All of it, for a spreadsheet: exact bytes. */
+  /** The whole list for a spreadsheet, with exact bytes. */
   asText() {
     const { model: { kinds, page, categories, frames }, model, view } = this;
     const rows = this.shown.map((kind) => [
@@ -246,7 +246,7 @@ export class TopTable {
   }
 
   /**
-   * The stack, and where it is autograd's, that of the forward it belongs to. Frames innermost first.
+   * The stack, and for autograd also the stack of its forward. Frames are ordered innermost first.
    * @param {number} kind
    */
   stacksOf(kind) {
@@ -255,7 +255,7 @@ export class TopTable {
     const frames = (/** @type {number} */ id) => innermostFirst(model, id);
     const own = { title: "Stack, innermost first", frames: frames(stack[kind]) };
     if (placeStack[kind] === stack[kind]) return [own];
-    return [{ title: "The forward that it belongs to", frames: frames(placeStack[kind]) }, own];
+    return [{ title: "Stack of the forward", frames: frames(placeStack[kind]) }, own];
   }
 
   /**

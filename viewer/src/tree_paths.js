@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orders in which the live set can be folded: by module, by call stack, by category, by owner.
-// Every byte has a tree path in each of them, so that all of them have one sum.
+// The orders of the live set: by module, call stack, category or owner. Every byte has a path in each order, so that all
+// orders have the same sum.
 import { baseName } from "./format.js";
 import { NO_MODULE, prefixes, within } from "./names.js";
 import { Trie, fold } from "./trie.js";
@@ -19,7 +19,7 @@ const NO_STACK = "(no stack)";
 const NOT_YET = 0xffffffff;
 
 /**
- * "python train.py (pid 4711, rank 0)", as the terminal has it (ProcessLabel() of src/output/names.cc).
+ * "python train.py (pid 4711, rank 0)", like ProcessLabel() of src/output/names.cc.
  * @param {{pid: number, rank: number|null, command: string}} process
  */
 function processName({ pid, rank, command }) {
@@ -28,7 +28,7 @@ function processName({ pid, rank, command }) {
 }
 
 /**
- * Names of the ledger's levels: the process leads where several share the device, the line ends.
+ * Names of the ledger's levels. The process comes first if several share the device; the line comes last.
  * @param {Model} model
  * @param {number} kind
  * @param {boolean} several
@@ -111,12 +111,12 @@ export class TreePaths {
     const name = model.page.names[kinds.name[kind]] ?? "";
     if (name !== "" && name !== module) return trie.step(treePath, within(name, module));
     if (kinds.line[kind] !== 0) return trie.step(treePath, model.page.names[kinds.line[kind]]);
-    // Without a line, the level of the ledger says what it is.
+    // Without a line, the name of the ledger level describes it.
     const path = model.page.paths[kinds.path[kind]] ?? [];
     return path.length > 0 ? trie.step(treePath, path.join(" › ")) : treePath;
   }
 
-  /** Levels of the longest one, so that pictures keep their height from instant to instant. */
+  /** The number of levels of the longest path, so that the height is the same at every instant. */
   depth() {
     const { parent } = this.trie;
     if (this.deepest < 0) {
@@ -129,7 +129,7 @@ export class TreePaths {
   }
 
   /**
-   * The view's bytes in this order.
+   * The bytes of the view in this order.
    * @param {View} view
    */
   fold(view) {
@@ -141,7 +141,7 @@ export class TreePaths {
   }
 }
 
-/** TreePaths that were made, since they stay the same from instant to instant. */
+/** Caches the paths, which are the same at every instant. */
 export class PathBook {
   /** @param {Model} model */
   constructor(model) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table whose rows fold: keyboard, sorting, and one branch chosen. The ledger and the modules are
-// such tables. Rows stay from instant to instant; what changes in them is patched.
+// A tree table with keyboard, sorting and one chosen branch, for the ledger and the modules. A new instant updates the
+// rows in place.
 import { copyButton } from "./clipboard.js";
 import { formatBytes, formatCount, formatExact, formatShare, inUnit, tableUnit } from "./format.js";
 import { Rows, h, named, setAttribute, setNamed, setText, swatch } from "./dom.js";
@@ -35,13 +35,13 @@ import { NAMES, labelOf } from "./trie.js";
  * @property {number} [bytes] Of those.
  */
 
-// A level with more children than this shows the rest on demand.
+// The children of a level beyond this number are shown on demand.
 const CHILDREN = 60;
-// How many more a click shows: nobody reads more, and a browser with a row for each of a million layers stands.
+// A click shows this many more. A row for each of a million layers would block the browser.
 const MORE = 1000;
-// So many rows are drawn in a part of the page's work: a few milliseconds of the browser's layout.
+// Rows drawn in one part of the page's work: a few milliseconds of layout.
 const PART_ROWS = 10;
-// Levels that are open at first hold at least this share of all.
+// Levels with at least this share of all bytes are open at first.
 const OPEN_SHARE = 0.04;
 const OPEN_DEPTH = 2;
 
@@ -53,12 +53,12 @@ export const COLUMNS = {
   bytes: { id: "bytes", name: (unit) => unit.name, order: byBytes, text: (node, _, unit) => inUnit(node.bytes, unit) },
   own: {
     id: "own", name: (unit) => `Own ${unit.name}`, order: (a, b) => b.own - a.own,
-    title: "What the level has itself, without those below it",
+    title: "Bytes of the level without its sublevels",
     text: (node, _, unit) => (node.own > 0 ? inUnit(node.own, unit) : "–"),
   },
   share: { id: "share", name: () => "Share", order: byBytes, text: (node, whole) => formatShare(node.bytes, whole) },
   bar: { id: "bar-cell", name: () => "", order: byBytes, bar: (_, whole) => whole },
-  categories: { id: "bar-cell", name: () => "What for", title: "Its bytes by category, the whole bar each", order: byBytes, bar: (node) => node.bytes },
+  categories: { id: "bar-cell", name: () => "Categories", title: "Shares of the categories in this row", order: byBytes, bar: (node) => node.bytes },
   count: {
     id: "count", name: () => "Count", order: (a, b) => b.count - a.count, title: "Allocations",
     text: (node) => (node.count > 0 ? formatCount(node.count) : "–"),
@@ -69,7 +69,7 @@ export const COLUMNS = {
 export const shareBar = () => h("span", { class: "share-bar", "aria-hidden": "true" });
 
 /**
- * Makes a bar show categories side by side.
+ * Shows categories side by side in a bar.
  * @param {Element} bar
  * @param {{byCategory: Float64Array}} node
  * @param {number} whole
@@ -86,7 +86,7 @@ export function patchBar(bar, { byCategory }, whole) {
 }
 
 /**
- * The category of a level that has one only, or -1.
+ * The category of a level with a single one, or -1.
  * @param {TreeNode} node
  */
 function onlyCategory(node) {
@@ -128,12 +128,12 @@ export class TreeTable {
      */
     this.folded = new Map();
     /**
-     * How many rows the reader asked for below a level, beyond the usual.
+     * The number of additional rows that the reader asked for below a level.
      * @type {Map<string, number>}
      */
     this.complete = new Map();
     this.focusKey = "";
-    /** Whether the keyboard was on a row when the rows were listed. */
+    /** Whether a row had the keyboard focus when the rows were listed. */
     this.held = false;
     /** @type {Row[]} What is on the page, from the top down. */
     this.shown = [];
@@ -160,7 +160,7 @@ export class TreeTable {
   }
 
   /**
-   * draw() has to follow until no rows are left.
+   * Call draw() afterwards until it has no rows left.
    * @param {TreeNode} root
    * @param {Search} search
    * @param {string} nothing What to say where there are no rows.
@@ -177,7 +177,7 @@ export class TreeTable {
     this.listAll();
   }
 
-  /** Shows what the reader sorted or folded. */
+  /** Shows the rows after sorting or folding. */
   refresh() {
     this.listAll();
     this.draw(Infinity);
@@ -200,7 +200,7 @@ export class TreeTable {
     const stops = this.rows();
     const stop = stops.find((row) => row.dataset.key === this.focusKey) ?? stops[0];
     for (const row of stops) row.tabIndex = row === stop ? 0 : -1;
-    // The row that had the keyboard may be gone.
+    // The row with the focus may be gone.
     if (stop && this.held && document.activeElement === document.body) stop.focus({ preventScroll: true });
     return left;
   }
@@ -232,9 +232,9 @@ export class TreeTable {
     const chosen = this.folded.get(key);
     if (chosen !== undefined) return chosen;
     if (this.matches.has(key)) return true;
-    // Of repeated levels one row tells all.
+    // Repeated levels are closed at first, because one row shows them all.
     if (node.level.repeats) return false;
-    // A level that holds nothing but another says nothing by itself.
+    // A level with a single child does not count towards the depth: it shows nothing more than that child.
     const outer = depth - (node.parent?.parent && node.parent.children.length === 1 ? 1 : 0);
     return outer <= OPEN_DEPTH && node.children.length <= CHILDREN && node.bytes >= OPEN_SHARE * (this.root?.bytes ?? 0);
   }
@@ -253,7 +253,7 @@ export class TreeTable {
   }
 
   /**
-   * What stands below a row, or at the top: as many as people read, and a row that opens the rest.
+   * The children of a row, or the top level: a limited number, and a row that shows more.
    * @param {Row[]} rows
    * @param {TreeNode[]} nodes
    * @param {TreeNode[]} path
@@ -296,7 +296,7 @@ export class TreeTable {
     row.classList.toggle("chosen", chosen);
     setAttribute(row, "aria-expanded", leaf ? null : String(open));
     setAttribute(row, "aria-selected", String(chosen));
-    setAttribute(row, "title", `${path.map(labelOf).join(" › ")}\n${formatExact(node.bytes)}, ${formatShare(node.bytes, whole)} of what is shown`);
+    setAttribute(row, "title", `${path.map(labelOf).join(" › ")}\n${formatExact(node.bytes)}, ${formatShare(node.bytes, whole)} of the shown bytes`);
     const [nameCell, ...cells] = row.children;
     this.patchName(nameCell, node, leaf, open);
     const only = nameCell.querySelector(".only");
@@ -317,7 +317,7 @@ export class TreeTable {
   patchName(cell, node, leaf, open) {
     const [twist] = cell.children;
     twist.className = leaf ? "twist leaf" : open ? "twist open" : "twist";
-    // A level of one category has its colour; a mixed one has none.
+    // A level with one category has its colour; a mixed one has none.
     const category = onlyCategory(node);
     const old = cell.querySelector(".swatch");
     if (old?.getAttribute("data-category") !== String(category)) {
@@ -411,7 +411,7 @@ export class TreeTable {
   }
 
   /**
-   * The heads stand above the first row, for the arrow keys too, and Copy behind them: a table is one stop of the Tab key.
+   * The arrow keys treat the heads and Copy as a row above the first one: a table is one stop of the Tab key.
    * @param {KeyboardEvent} event
    */
   keyOfHead(event) {
@@ -425,12 +425,12 @@ export class TreeTable {
     next.focus();
   }
 
-  /** Where the keyboard goes on from. */
+  /** The row from which the arrow keys continue. */
   focus() {
     this.rows()[0]?.focus();
   }
 
-  /** What is on the page, for a spreadsheet: exact bytes. */
+  /** The visible rows for a spreadsheet, with exact bytes. */
   asText() {
     const rows = this.shown.filter((row) => !row.hidden).map(({ path }) => {
       const node = path[path.length - 1];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TreePaths through levels as a trie, and sums of bytes folded over it: what icicles and tables draw.
+// Paths through levels as a trie, and sums of bytes over it, for icicles and tables.
 
 /**
- * What a step of a path is called.
+ * The name of a step of a path.
  * @typedef {object} Level
  * @property {string} name
  * @property {string} place Shown beside the name: file and line, class.
@@ -32,16 +32,16 @@
  * @property {number} category
  */
 
-// "h.9" comes before "h.10".
+// Sorts "h.9" before "h.10".
 export const NAMES = new Intl.Collator("en", { numeric: true });
-// More levels than any page has; the key of a step stays an exact integer.
+// No page has more levels. The limit keeps the key of a step an exact integer.
 const LEVELS = 2 ** 24;
 
 export class Trie {
   constructor() {
     /** @type {Level[]} */
     this.levels = [{ name: "", place: "", frame: 0, module: "" }];
-    // A path's number is above that of the path that it continues.
+    // A path has a higher number than its parent.
     this.parent = [0];
     this.level = [0];
     /** @type {Map<string, number>} */
@@ -51,7 +51,7 @@ export class Trie {
   }
 
   /**
-   * The path that continues `parent` by a level.
+   * The path one level below `parent`.
    * @param {number} parent
    * @param {string} name
    * @param {Partial<Level>} [more]
@@ -119,7 +119,7 @@ export function fold(trie, shares, categories) {
 }
 
 /**
- * The category that holds most of a node.
+ * The largest category of a node.
  * @param {{byCategory: Float64Array}} node
  */
 export function mainCategory(node) {
@@ -136,7 +136,7 @@ export function labelOf(node) {
 }
 
 /**
- * Labels from the outermost level down to a node: how an address names it.
+ * The labels from the outermost level down to a node; addresses identify nodes by them.
  * @param {TreeNode|null} node
  */
 export function labelsTo(node) {
@@ -146,7 +146,7 @@ export function labelsTo(node) {
 }
 
 /**
- * The node that labels lead to, or null.
+ * The node with these labels, or null.
  * @param {TreeNode} root
  * @param {string[]} labels
  */

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's data as src/output/page/page_data.cc writes it. Times are nanoseconds from the start unless
-// a name says otherwise; a `device` here is an index into `devices`, except in `report`, which has
-// NVML's numbers.
+// The page's data, written by src/output/page/page_data.cc. Times are nanoseconds from the start unless noted otherwise.
+// A `device` is an index into `devices`, except in `report`, which uses NVML's numbers.
 
-// What `report` has of the peak: docs/REPORT_SCHEMA.md.
+// The report of the peak: docs/REPORT_SCHEMA.md.
 // generated: Report
 /**
  * A device at the instant.
@@ -203,52 +202,52 @@
  * @property {string[]} groups
  * @property {number[]} t
  * @property {number[][]} peak
- * @property {number[]} unbacked Without device memory at those instants; empty: never.
+ * @property {number[]} unbacked Live bytes without device memory at those instants; empty: never any.
  * @property {[number, number][]} nvml
  */
 
 /**
- * What bytes stand under; row 0: nothing.
+ * Sites: the attributes of allocations. Row 0: none.
  * @typedef {object} SitesData
  * @property {number[]} account
- * @property {number[]} path Of `paths`: the ledger's levels below process.
- * @property {number[]} category Of `categories`.
- * @property {number[]} backing 1: what segments are made of.
- * @property {number[]} unbacked 1: live for its allocator, without device memory below it.
- * @property {number[]} held 1: somebody has it, at a line of the program; 0: what allocators keep.
- * @property {number[]} line Of `names`.
- * @property {number[]} module Of `names`; 0: none.
- * @property {number[]} name Parameter or tag, of `names`; 0: none.
- * @property {number[]} stack Python, else native.
- * @property {number[]} place The stack that people name it by, where that is another one; else 0.
+ * @property {number[]} path Index into `paths`: the ledger's levels below the process.
+ * @property {number[]} category Index into `categories`.
+ * @property {number[]} backing 1: memory that segments are made of.
+ * @property {number[]} unbacked 1: live in its allocator, without device memory.
+ * @property {number[]} held 1: held by a line of the program; 0: kept by an allocator.
+ * @property {number[]} line Index into `names`.
+ * @property {number[]} module Index into `names`; 0: none.
+ * @property {number[]} name Parameter or tag, index into `names`; 0: none.
+ * @property {number[]} stack The Python stack, or the native one if there is none.
+ * @property {number[]} place The stack that names it, if that is another one; otherwise 0.
  */
 
 /**
  * @typedef {object} AllocationsData
  * @property {number[]} site
  * @property {number[]} rounding_site
- * @property {number[]} segment That it was cut out of, or that it backs; 0: none.
- * @property {number[]} begin Each less the one before it.
+ * @property {number[]} segment The segment that contains it, or that it backs; 0: none.
+ * @property {number[]} begin Differences to the previous element.
  * @property {number[]} duration -1: never freed.
- * @property {number[]} bytes With rounding.
+ * @property {number[]} bytes Including rounding.
  * @property {number[]} rounding
  * @property {string[]} address
  */
 
 /**
- * Allocations that are not listed: what changed at each of the `instants`, by site and segment.
+ * Allocations without rows: the changes at each of the `instants`, by site and segment.
  * @typedef {object} LeftOutData
  * @property {number} count
- * @property {number[]} instants Each less the one before it; where all sums are exact.
- * @property {number[]} at Of `instants`.
+ * @property {number[]} instants Instants with exact sums, as differences to the previous one.
+ * @property {number[]} at Index into `instants`.
  * @property {number[]} site
  * @property {number[]} segment
  * @property {number[]} bytes
- * @property {number[]} counts Of allocations.
+ * @property {number[]} counts Numbers of allocations.
  */
 
 /**
- * `vramscope iterations`: a row an iteration and device.
+ * The figures of `vramscope iterations`: a row for each iteration and device.
  * @typedef {object} IterationTable
  * @property {string} source What said where they begin; empty: there are none.
  * @property {number[]} device
@@ -261,7 +260,7 @@
  * @property {number[]} end_allocated
  * @property {number[]} allocated
  * @property {number[]} reserved
- * @property {Record<string, number[]>} categories The highest of each within it.
+ * @property {Record<string, number[]>} categories The maximum of each category in the iteration.
  */
 
 /**
@@ -279,7 +278,7 @@
  */
 
 /**
- * A request for memory that failed for good.
+ * A failed request for memory.
  * @typedef {object} Explained
  * @property {number} device
  * @property {number} t
@@ -292,23 +291,23 @@
  * @typedef {object} PageData
  * @property {string} schema
  * @property {string} title
- * @property {string} file The recording, as it was named when the page was made.
+ * @property {string} file The path of the recording when the page was made.
  * @property {string} command
  * @property {string} recorded_at
  * @property {string} version
  * @property {number} duration_ns
- * @property {string} start_ns Of CLOCK_MONOTONIC.
- * @property {number} folded_layers How many there are, where those whose names differ in numbers alone are one, with * for the numbers; else 0.
- * @property {string} counted What a second stands for, as in "events", where the data has no times; "" elsewhere.
+ * @property {string} start_ns The start on CLOCK_MONOTONIC.
+ * @property {number} folded_layers The number of layers if they are grouped, with * for numbers in names; otherwise 0.
+ * @property {string} counted The meaning of a second, as in "events", if the data has no times; otherwise "".
  * @property {boolean} instant The data is of a single instant, without any time.
- * @property {boolean} finished It is the whole recording: not one under way, nor cut off.
+ * @property {boolean} finished The recording is complete: not running, not cut off.
  * @property {Report} report
  * @property {{index: number, kind: string, name: string, total_bytes: number|null, peak_at: number, allocated_peak_at: number|null}[]} devices
  * @property {{pid: number, rank: number|null, command: string}[]} processes Row 0: none.
  * @property {TimelineData[]} timelines
  * @property {string[]} categories
  * @property {string[]} names Modules, parameters and tags. Index 0: none.
- * @property {Record<string, string>} module_types Classes of modules by name, as far as known.
+ * @property {Record<string, string>} module_types Known classes of modules by name.
  * @property {[number, number, number, number][]} iterations Process, number, begin, end.
  * @property {string[]} strings
  * @property {[number, number, number, number][]} frames Function, file, line, kind: 1 native, 2 of a
@@ -317,25 +316,25 @@
  * @property {Record<string, string>} sources
  * @property {string[][]} paths
  * @property {{device: number[], process: number[]}} accounts Processes on devices; row 0: none.
- * @property {{account: number[], begin: number[], end: number[]}} checkpointed When they had no
- *     memory on their devices; an end of -1: to the last.
+ * @property {{account: number[], begin: number[], end: number[]}} checkpointed Times without
+  *     memory on their devices; an end of -1: until the end.
  * @property {SitesData} sites
  * @property {AllocationsData} allocations
  * @property {LeftOutData} left_out
- * @property {{address: string[], size: number[], free_site: number[], free_site_in_use: number[]}} segments What their free bytes stand
- *     under, while nothing and while something of them is in use; row 0: none.
+ * @property {{address: string[], size: number[], free_site: number[], free_site_in_use: number[]}} segments The sites of
+  *     their free bytes, without and with blocks in use; row 0: none.
  * @property {{site: number[], segment: number[]}} counters Row 0: none.
- * @property {{counter: number[], t: number[], bytes: number[]}} steps By how much counters changed.
- *     `t` is each less the one before it.
+ * @property {{counter: number[], t: number[], bytes: number[]}} steps Deltas of counters.
+  *     `t` are differences to the previous one.
  * @property {{device: number[], t: number[], lasted: number[], used: number[], ledger: number[],
- *     low: number[], high: number[]}} samples NVML's figures; `t` as of steps.
- * @property {{device: number[], t: number[]}} changes When the driver changed what is in use; `t` as of steps.
+ *     low: number[], high: number[]}} samples NVML's figures; `t` like in steps.
+ * @property {{device: number[], t: number[]}} changes Times of driver changes; `t` like in steps.
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
  * @property {IterationTable} iteration_table
  * @property {{verdict: string, unused: string, expected: string, growing: Leak[], never_freed: Leak[]}} leaks
- * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Requests that were refused.
- * @property {Explained[]} explained Why the last of each device failed.
+ * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Failed requests.
+ * @property {Explained[]} explained The explanation of the last failure of each device.
  */
 
 export {};

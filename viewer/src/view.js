@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is live at the chosen instant, after the reader's filters: made once a change, for all views.
+// The live memory at the chosen instant, after the filters. Made once for all views.
 
 import { NAMES } from "./trie.js";
 
@@ -10,26 +10,26 @@ import { NAMES } from "./trie.js";
 /**
  * @typedef {object} View
  * @property {number} device
- * @property {number} at Where all sums are exact.
- * @property {number} asked The instant that was asked for: another one where allocations are left out.
+ * @property {number} at The shown instant, with exact sums.
+ * @property {number} asked The requested instant. It differs from `at` if allocations are left out.
  * @property {boolean} atPeak
- * @property {number} total Of the device, filtered or not.
- * @property {number} free Of the total: free bytes of allocators' segments.
- * @property {number|null} nvml Of the sample that shows the device as it stood then.
+ * @property {number} total Bytes of the device, without filters.
+ * @property {number} free Free bytes of allocators' segments in the total.
+ * @property {number|null} nvml NVML's figure of the matching sample.
  * @property {Filter} filter
- * @property {Float64Array} kindBytes Of what passes the filter.
+ * @property {Float64Array} kindBytes Filtered bytes of each kind.
  * @property {Float64Array} kindCount
- * @property {number[]} shown Kinds that have any of it.
- * @property {Float64Array} byCategory Of what passes the filter but for its categories.
- * @property {number} bytes Of what passes the filter.
- * @property {number} listed Bytes of allocations among it.
- * @property {number} count Of allocations among it.
- * @property {{bytes: number, count: number, byCategory: Float64Array, kindBytes: Float64Array}} asleep The same of what is live
- *     for its allocator and has no device memory.
+ * @property {number[]} shown Kinds with filtered bytes.
+ * @property {Float64Array} byCategory Bytes by category, without the filter of categories.
+ * @property {number} bytes All filtered bytes.
+ * @property {number} listed Filtered bytes of allocations.
+ * @property {number} count Number of filtered allocations.
+ * @property {{bytes: number, count: number, byCategory: Float64Array, kindBytes: Float64Array}} asleep The same for
+  *     live memory without device memory.
  */
 
 /**
- * What has no device memory, of kinds that pass the filter.
+ * Filtered live memory without device memory.
  * @param {Model} model
  * @param {number} device
  * @param {number} at
@@ -100,7 +100,7 @@ export function makeView(model, state, filter) {
 }
 
 /**
- * The view's allocations of a kind, largest first.
+ * The live allocations of a kind, largest first.
  * @param {Model} model
  * @param {View} view
  * @param {number} kind
@@ -113,16 +113,16 @@ export function allocationsOf(model, view, kind) {
 
 /**
  * @typedef {object} Entry
- * @property {number} id Of a name or a place.
+ * @property {number} id Number of a name or a place.
  * @property {number} bytes
  * @property {number} count
  * @property {Float64Array} byCategory
  * @property {Map<number, number>} purposes Bytes by the recording's own categories.
- * @property {number} stack A stack that ends there.
+ * @property {number} stack An example of a stack that ends at the place.
  */
 
 /**
- * What the view holds by a number that each kind has, largest first. 0 is nobody.
+ * The bytes of the view, grouped by a number of each kind, largest first. Number 0 is left out.
  * @param {Model} model
  * @param {View} view
  * @param {(kind: number) => number} idOf

@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { Store, UNFILTERED, formatHash, parseHash } from "../src/state.js";
 
 const LIMITS = { devices: 2, duration: 1000 };
-const USUAL = { device: 0, by: "module" };
-const DEFAULT = { ...USUAL, at: null, zoom: null, ...UNFILTERED, focus: [], mine: false, tab: "lifetimes", base: null };
+const USUAL = { device: 0, by: "module", zoom: null };
+const DEFAULT = { ...USUAL, at: null, ...UNFILTERED, focus: [], mine: false, tab: "lifetimes", base: null };
 
 test("a fragment comes back as it was written", () => {
   for (const state of [

@@ -103,7 +103,7 @@ def test_which_line_holds_most(reader):
 
 
 def test_which_line_allocated_most(reader):
-    shown = reader.browser.act(EXACT + """return [...document.querySelectorAll('.brief[aria-label^="Lines that allocated most"] .brief-row')]
+    shown = reader.browser.act(EXACT + """return [...document.querySelectorAll('.brief[aria-label^="Most bytes allocated"] .brief-row')]
       .map((row) => [row.querySelector(".brief-name").textContent, exact(row.title)]);""")
     report = json.loads(vramscope("report", RECORDING, "--json"))["top_churn"]
     assert shown == [[row["line"], row["bytes"]] for row in report if row["device"] == 0][:len(shown)] != []
@@ -124,7 +124,7 @@ def test_who_pins_this_segment(reader):
       return {said: [...said], table: document.querySelector(".tab-panel .data").textContent};""")
     assert any("train_gpt2.py:" in each for each in told["said"]), "the pointer tells whose a block of the strip is"
     assert any(re.match("hole: (fragmentation|cached|graph pool)", each) for each in told["said"]), "and what a hole is"
-    assert "Pins alone" in told["table"] and "blocks." in told["table"]
+    assert "Kept alone" in told["table"] and "blocks." in told["table"]
     assert reader.clicks == 1  # who pins this segment?
 
 
