@@ -16,7 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULT_PROGRAM = ROOT / "build" / "bin" / "vramscope"
 
-# The median of so many steps is not moved by what beginning and ending something costs.
+# The median of this many steps is not affected by the costs of start and end.
 TURN_STEPS = 20
 
 # NVLink multicast is of no use here, and on shared hosts it can harm other people's jobs.

@@ -51,7 +51,7 @@ class Bench:
         text = losses.group(1) if losses else "none\n"
         folded = re.search(r"allocations older than the ring: ([\d,]+)", text)
         events = number.get("events", 0) + 2 * (int(folded.group(1).replace(",", "")) if folded else 0)
-        # A cut record of a killed thread is no loss of something that was committed, and a fold's own line is no damage.
+        # A cut record of a killed thread does not lose committed data, and a line about compaction is not damage.
         said = [line for line in text.splitlines() if re.search(r": [\d,]+", line)]
         said = [line for line in said if "cut off" not in line and "older than the ring" not in line]
         return number.get("processes", 0), events, "; ".join(said)

@@ -19,7 +19,7 @@ import time
 
 import arms
 
-# The smallest is what stands when the benchmark begins to count.
+# The smallest is the depth of the stack when the benchmark begins to count.
 DEPTHS = (6, 20)
 
 
@@ -44,7 +44,7 @@ def child(pairs, recorder, in_turn, device):
         return (time.perf_counter_ns() - began) / pairs
 
     def timed(depth):
-        # The frames that stand already count, at_depth's own included.
+        # The existing frames count, including at_depth's own.
         standing, frame = 1, sys._getframe()
         while frame is not None:
             standing, frame = standing + 1, frame.f_back

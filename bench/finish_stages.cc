@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of `vramscope finish` goes, in processor time an event: each stage is run again
-// with one more behind it.
+// The processor time of `vramscope finish` for each event, by stage: each run adds one stage.
 //
-//   bench_finish_stages NAME.vram.d [ROUNDS]     the least of so many rounds, 3
+//   bench_finish_stages NAME.vram.d [ROUNDS]     the minimum of this many rounds, default 3
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>

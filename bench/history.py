@@ -19,7 +19,7 @@ import sys
 HISTORY = pathlib.Path(__file__).resolve().parent / "results" / "history.csv"
 COLUMNS = ("date", "machine", "bench", "case", "figures")
 LAST = 3
-# What is no measurement, or stands in another figure already.
+# Fields that are not measurements, or that another figure contains.
 LEFT_OUT = {"machine", "shape", "pairs", "blocks", "outside", "memtracker", "oracle", "unnamed_rounding", "device",
             "index", "round"}
 ROUNDS = ("_ns", "_us")

@@ -17,7 +17,7 @@ class TrainingSink {
     uint64_t address = 0;
     uint64_t bytes = 0;
     uint32_t place = 0;     // where in the program, below places()
-    uint64_t sequence = 0;  // as format::BlockAlloc has it
+    uint64_t sequence = 0;  // as in format::BlockAlloc
   };
   virtual ~TrainingSink() = default;
   virtual void OnSegment(uint64_t time_ns, uint64_t address, uint64_t bytes) = 0;

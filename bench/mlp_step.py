@@ -82,7 +82,7 @@ def child(device, steps, recorder, in_turn):
         result["us"] = arms.step_us(step, wait, steps)
     print(json.dumps(result), flush=True)
     if recorder == "profiler":
-        # What it would do with its events now is no part of a step.
+        # Processing events now must not be part of a step.
         os._exit(0)
 
 

@@ -23,7 +23,7 @@ import tempfile
 import arms
 import finish
 
-HEAVY = 777  # as bench_make_recording has it
+HEAVY = 777  # as in bench_make_recording
 
 
 def make_rank(build, folder, rank, events):

@@ -30,7 +30,7 @@ def measure(command, trace, sampled):
     begin = time.monotonic()
     used, until = 0.0, begin
     with subprocess.Popen([*command, "--", *sampled], env=arms.environment(), stdin=subprocess.DEVNULL) as process:
-        # Once the command has ended the recording is finished, which is no part of sampling.
+        # After the command ends, the recording is finished, which does not count as sampling.
         while process.poll() is None and not trace.exists():
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
             try:

@@ -26,7 +26,7 @@ def main():
     for path in tracked_files():
         if path.suffix not in SUFFIXES and path.name not in NAMES:
             continue
-        # Data is no source, and viewer/dist/ is made of viewer/src/.
+        # Data are not source, and viewer/dist/ is generated from viewer/src/.
         if not path.is_file() or {"data", "testdata", "dist"} & set(path.relative_to(ROOT).parts):
             continue
         count += 1

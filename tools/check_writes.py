@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODULES = ("src/util/owned_file.cc", "python/vramscope/_files.py")
 NOT_CHECKED = re.compile(r"^src/probe/|_test\.cc$|_bench\.cc$|/testing/|_fixture\.(cc|h)$")
 
-# What may stand elsewhere all the same: (file, what): why.
+# Allowed exceptions: (file, what): reason.
 ALLOWED = {
     ("src/cli/main.cc", "O_RDWR"): "/dev/null takes the place of a closed standard stream",
     ("src/tables/writer.cc", "ftruncate"): "of the descriptor that it was given, to write again",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events for counting the recorder's instructions: pairs of an allocation and its free in a loop, after as many
-// that are not counted. run.py builds it twice: as a program with its own stand-in for PyTorch's libc10.so
-// (-DSTAND_IN makes that library), and as a library that Python calls, below a stack of Python functions.
+// Events for counting the recorder's instructions: pairs of an allocation and its free in a loop,
+// after as many uncounted ones. run.py builds it twice: as a program with its own fake of PyTorch's
+// libc10.so (-DSTAND_IN makes that library), and as a library that Python calls, below a stack of
+// Python functions.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -143,7 +144,7 @@ void count_blocks(int count, const char* name) {
   Count(Blocks, count, name);
 }
 
-// Native stacks have so many frames of the program.
+// The number of frames of the program in native stacks.
 static __attribute__((noinline)) void AtDepth(int left, void (*pairs)(int), int count, const char* name) {
   if (left > 1)
     AtDepth(left - 1, pairs, count, name);

@@ -26,7 +26,7 @@ RESULTS = ROOT / "bench" / "results" / "instructions.json"
 MAY_GROW = 1.05
 PAIRS = 4000
 PROBE = "libvramscope_probe.so"
-# What the recorder calls for the program: the functions that it stands in front of.
+# The interposed functions, which the recorder calls for the program.
 PROGRAMS_OWN = re.compile(r"lib(c10|c10_cuda|cuda|torch\w*|python[\d.]*)\.so|/python[\d.]*$")
 # Left out, as how many events share it depends on the machine's speed, and on where a span ends: the pair of clocks
 # that is written ten times a second, and the change to the next span or chunk, checksums included.

@@ -111,8 +111,8 @@ int __wrap_fstatat(int fd, const char* path, struct stat* out, int flags) {
 // libstdc++ asks whether atomics are needed: yes, always.
 __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
 
-// A wait until a time of CLOCK_MONOTONIC came with 2.30. Before, there is a wait until a time of
-// the wall clock: whoever sets that meanwhile changes how long it takes.
+// A wait until a time of CLOCK_MONOTONIC came with 2.30. Before, it waits until a time of the wall
+// clock: setting the clock meanwhile changes the duration.
 OLD(int,
     pthread_cond_timedwait,
     OLDEST_WAIT,

@@ -127,6 +127,6 @@ int main(int argc, char** argv) {
   CHECK(cudaFree(to));
   CHECK(cudaFree(source));
   CHECK(cudaStreamDestroy(stream));
-  // A point source heats its surroundings: anything else is a wrong answer.
+  // A point source heats its surroundings. Any other result is wrong.
   return hottest > heat / 4 && std::isfinite(change) ? 0 : 1;
 }

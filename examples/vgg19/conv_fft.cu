@@ -143,8 +143,7 @@ class FftConvolution : public Convolution {
     const size_t filters = static_cast<size_t>(out.channels) * in.channels;
     const size_t results = static_cast<size_t>(batch) * out.channels;
 
-    // What is no longer needed is freed at once: the peak of a layer is its largest step, not the
-    // sum.
+    // Buffers are freed as soon as possible: the peak of a layer is its largest step, not the sum.
     Buffer<float> padded(layer.name + "/input padded", pictures * pixels);
     PadPictures<<<Blocks(pictures * pixels, kThreads), kThreads>>>(input, pictures * pixels, in,
                                                                    size, padded.get());

@@ -157,7 +157,7 @@ std::vector<float> ReadNpy(const std::string& path, int batch, int size) {
   return pictures;
 }
 
-// Numbers between -limit and limit, the same with every standard library.
+// Random numbers between -limit and limit, the same with every standard library.
 std::vector<float> Uniform(std::mt19937* random, size_t count, float limit) {
   std::vector<float> values(count);
   for (float& value : values) {
@@ -250,7 +250,7 @@ void WriteNpy(const std::string& path, const std::vector<float>& values, size_t 
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
                        std::to_string(values.size() / columns) + ", " + std::to_string(columns) +
                        "), }";
-  // The data begins at a multiple of 64; 10 bytes stand before the header.
+  // The data begin at a multiple of 64; 10 bytes come before the header.
   header.append(63 - (header.size() + 10) % 64, ' ');
   header += '\n';
   const uint16_t length = static_cast<uint16_t>(header.size());

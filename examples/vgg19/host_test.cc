@@ -144,7 +144,7 @@ TEST(Layers, AreTorchvisions) {
       names.push_back(layer.parameter);
     }
   }
-  EXPECT_EQ(parameters, 143667240U);  // what torchvision says of vgg19
+  EXPECT_EQ(parameters, 143667240U);  // torchvision's figures for vgg19
   EXPECT_THAT(names,
               ElementsAre("features.0", "features.2", "features.5", "features.7", "features.10",
                           "features.12", "features.14", "features.16", "features.19", "features.21",
@@ -195,7 +195,7 @@ TEST(Reference, ErrorsAreSharesOfTheLargestValue) {
   EXPECT_TRUE(std::isinf(LargestError({1}, {1, 2})));
 }
 
-// What ReadPictures() says of a file with this content.
+// The result of ReadPictures() for a file with this content.
 std::string ErrorOf(const std::string& name, const std::string& content) {
   const std::string path = ::testing::TempDir() + name;
   std::ofstream(path, std::ios::binary) << content;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the five variants share: every layer that is no convolution. All pointers are to the device.
+// Shared by the five variants: every layer except convolutions. All pointers are to the device.
 #pragma once
 
 #include <cublas_v2.h>

@@ -73,7 +73,7 @@ def main():
         logits = numpy.load(path)
         pictures = len(logits)  # of a smaller batch: the first ones
         error = float(numpy.abs(logits - expected[:pictures]).max() / numpy.abs(expected[:pictures]).max())
-        # Written so that a value that is no number fails.
+        # Written so that NaN fails.
         passed = error <= TOLERANCE
         failed |= not passed
         same = (logits.argmax(1) == expected[:pictures].argmax(1)).sum()

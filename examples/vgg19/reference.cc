@@ -20,7 +20,7 @@ namespace vgg19 {
 
 namespace {
 
-constexpr int kOutputsAtOnce = 4;  // of a convolution: they share what was read of the picture
+constexpr int kOutputsAtOnce = 4;  // outputs of a convolution that use the same inputs
 
 // Calls work(0) ... work(count - 1), on all cores.
 template <class Work>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's forward pass by itself, to compare with PyTorch where there is no GPU:
+// The forward pass on the CPU only, to compare with PyTorch on a machine without a GPU:
 //
 //   example_vgg19_reference --size 64 --weights FILE --image FILE.npy --output FILE.npy
 #include <cstdio>

@@ -96,13 +96,13 @@ VGG19_HOST_DEVICE inline void WinogradOutput(const float* products, float* outpu
 //
 //    output[y][x] = sum over (i, j) of picture[y + i][x + j] * filter[i][j],  all indices modulo f
 //
-// so the filter's offsets -1, 0, 1 stand at f - 1, 0 and 1, and the output needs no shift. One zero
+// so the filter's offsets -1, 0, 1 are at f - 1, 0 and 1, and the output needs no shift. One zero
 // row and column behind the picture serve both edges: index -1 is f - 1.
 constexpr int FftSmallest(int picture) {
   return picture + 1;
 }
 
-// Where offset -1, 0 or 1 stands: `tap` counts from 0.
+// The position of offset -1, 0 or 1: `tap` counts from 0.
 VGG19_HOST_DEVICE constexpr int FftTap(int tap, int size) {
   return tap == 0 ? size - 1 : tap - 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what a recording of random_driver says of every instant of the truth log with the
-// stand-in driver's books: compare LIVE_DIRECTORY TRUTH. The directory is resolved as every command
+// Compares a recording of random_driver with the fake driver's books at every instant of the truth
+// log: compare LIVE_DIRECTORY TRUTH. The directory is resolved as every command
 // does it, and asked as `report --at` asks; its events say only which instant is when, and which
 // figures can be known then.
 //
@@ -325,7 +325,7 @@ void Comparison::CompareDevice(const Instant& instant,
   expect("imports", truth.imported_count, of_kind(Kind::kImported).count);
   expect("blocks", truth.block_bytes, figures.block_bytes);
   expect("blocks without memory", truth.unbacked_bytes, figures.unbacked_bytes);
-  // While a stream is captured nobody can ask what pools and graphs hold.
+  // The contents of pools and graphs cannot be queried while a stream is captured.
   if (instant.host.capturing == 0) {
     expect("graph memory", truth.graph_reserved,
            of_part(Part::kGraphUsed) + of_part(Part::kGraphCached));
@@ -401,7 +401,7 @@ void Comparison::CompareHost(const Instant& instant,
   expect("pinned allocations", truth.pinned_count, sums[Part::kPinned].count);
   expect("registered", truth.registered_bytes, sums[Part::kRegistered].bytes);
   expect("registered ranges", truth.registered_count, sums[Part::kRegistered].count);
-  // What of it is on a device nobody knows: its bytes are in no row.
+  // The part on an unknown device: its bytes are in no row.
   expect("managed", 0, sums[Part::kManaged].bytes);
   expect("managed allocations", truth.managed_count, sums[Part::kManaged].count);
   for (uint32_t i = 1; i < devices.size(); ++i) {
@@ -423,7 +423,7 @@ Status Comparison::Compare(const Instant& instant, int64_t time_ns) {
     const auto found = gpus_.find(truth.device);
     if (found == gpus_.end())
       continue;
-    // While a stream is captured nobody can ask.
+    // Nothing can be queried while a stream is captured.
     const bool is_known = instant.host.capturing == 0 && IsSettled(found->second, time_ns);
     CompareDevice(instant, truth, devices[found->second], is_known);
     if (is_known)
@@ -433,7 +433,7 @@ Status Comparison::Compare(const Instant& instant, int64_t time_ns) {
   return {};
 }
 
-// What is true of the whole recording.
+// Checks of the whole recording.
 void Comparison::CompareWhole() {
   if (compared_ < truth_.instants.size())
     Complain("%zu of %zu instants are in the recording", compared_, truth_.instants.size());

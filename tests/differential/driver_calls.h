@@ -93,7 +93,7 @@ struct Calls {
   DIFFERENTIAL_CALLS(DIFFERENTIAL_HOOK, DIFFERENTIAL_OTHER)
 #undef DIFFERENTIAL_HOOK
 #undef DIFFERENTIAL_OTHER
-  // Of the stand-in alone.
+  // Functions that only the fake driver has.
   fake::TakeTruthFunction* take_truth = nullptr;
   fake::FailNextFunction* fail_next = nullptr;
 

@@ -23,7 +23,7 @@ inline const void* At(uint64_t address) {
   return reinterpret_cast<const void*>(address);
 }
 
-// Also what goes on while a stream is captured.
+// These also run while a stream is captured.
 void AllocLinear(Program& p, Hand& hand, Rng& rng);
 void FreeLinear(Program& p, Hand& hand, Rng& rng);
 void MakePhysical(Program& p, Hand& hand, Rng& rng);

@@ -8,7 +8,7 @@
 namespace differential {
 namespace {
 
-// An address that is no allocation's: freed before, inside of one, or never given out.
+// An invalid address: freed before, inside an allocation, or never returned.
 uint64_t WrongAddress(Program& p, Hand& hand, Rng& rng) {
   if (!hand.gone.empty() && rng.OneIn(2)) {
     const uint64_t address = rng.Pick(hand.gone);

@@ -130,7 +130,7 @@ void EndStream(Program& p, Hand& hand, Rng& rng) {
     hand.streams.push_back(stream);
 }
 
-// What goes on while a stream is captured: nothing can be read then.
+// Operations during the capture of a stream, when nothing can be read.
 void WhileCapturing(Program& p, Hand& hand, Rng& rng) {
   switch (rng.Below(6)) {
     case 0:

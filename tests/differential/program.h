@@ -11,7 +11,7 @@
 
 #include "differential/driver_calls.h"
 
-// A random driver program: what it holds, and the log of what the stand-in knows after each call.
+// A random driver program: its memory, and the log of the fake driver's books after each call.
 namespace differential {
 
 inline constexpr uint64_t kMiB = 1024 * 1024;
@@ -41,8 +41,8 @@ struct Options {
   uint64_t operations = 300;
   unsigned threads = 1;
   std::set<uint64_t> only;  // operations; empty: all
-  // A program that was written down: its operations by number. What else the table has, or will
-  // have, does not change it.
+  // A program that was written down: its operations by number. Other entries of the table do not
+  // change it.
   std::map<uint64_t, std::string> script;
   std::string truth_path;
 };
@@ -154,7 +154,7 @@ class Program {
   bool EndPoolsBefore(CUcontext context);
   // The context is gone, with all that belonged to it.
   void Forget(CUcontext context);
-  // False where there is no room behind the last one.
+  // False if there is no room after the last one.
   bool CutBlock(Rng& rng,
                 Region* region,
                 uint64_t begin,
@@ -175,7 +175,7 @@ class Program {
   // Changed by one thread while the others wait.
   std::vector<Context> contexts;
   std::vector<Pool> pools;
-  // A stream is: nobody can ask what pools hold.
+  // A stream is captured, so the contents of pools cannot be queried.
   bool is_capturing = false;
 
  private:
@@ -202,8 +202,7 @@ class Program {
     uint64_t size = 0;
     int device = 0;
   };
-  // Of a block: those whose memory stands there. Each byte of a handle stands at the oldest of its
-  // mappings.
+  // The bytes of a block with memory. Each byte of a handle counts at the oldest of its mappings.
   uint64_t BackedBytes(uint64_t address, const Block& block) const;
   std::map<uint64_t, Block> blocks_;                                     // by address
   std::map<CUmemGenericAllocationHandle, std::vector<Mapping>> mapped_;  // the oldest first

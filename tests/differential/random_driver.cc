@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random program on the CUDA driver, for the stand-in driver of tests/fake_cuda:
+// A random program on the CUDA driver, for the fake driver of tests/fake_cuda:
 //
 //   random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] [--script FILE]
 //                 --truth FILE
 //
-// After every call, or at barriers where it has threads, it writes what the stand-in knows to FILE,
-// and puts a name record with the instant's number into the recording: tests/differential/compare
+// After every call, or at barriers if it has threads, it writes the fake driver's books to FILE and
+// adds a name record with the number of the instant to the recording. tests/differential/compare
 // reads both.
 #include <vramscope/annotate.h>
 
@@ -17,7 +17,7 @@
 #include "differential/program.h"
 #include "differential/truth_log.h"
 
-// PyTorch's report of a block: the probe's definition, or nobody's.
+// PyTorch's report of a block: defined by the probe, or undefined.
 extern "C" __attribute__((weak)) void ReportBlock(void*, int64_t, size_t, size_t, uint16_t) __asm__(
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 
@@ -412,7 +412,7 @@ std::set<uint64_t> ParseNumbers(const char* text) {
   return numbers;
 }
 
-// "number operation" a line, after lines that are no operations.
+// One "number operation" for each line, after other lines.
 std::map<uint64_t, std::string> ReadScript(const char* path) {
   FILE* const file = std::fopen(path, "r");
   if (file == nullptr)

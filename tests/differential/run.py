@@ -116,7 +116,7 @@ def save(program: Program, truth: Path, file: Path) -> None:
 
 def run(program: Program, build: Path, save_to: Path | None = None, keep: Path | None = None) -> Result:
     directory = Path(tempfile.mkdtemp(prefix="vramscope-differential-"))
-    # The truth stands where the recording would be written. `run` leaves it as it is, and the live directory too:
+    # The truth is in the directory of the recording. `run` leaves it as it is, and the live directory too:
     # its events say what can be known when.
     truth, recording = directory / "program.vram", directory / "program.vram.d"
     environment = {

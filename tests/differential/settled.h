@@ -11,9 +11,9 @@
 
 namespace differential {
 
-// When a device's figures can be known: calls that move memory without saying how much are priced
-// by the next reading that no other call overlaps, and from such a call to that reading nobody
-// knows. Made of the events alone: what is called known does not depend on who prices it.
+// The times at which a device's figures are known. A call that moves memory without a known size is
+// attributed at the next reading without another call. From the call to that reading the figures
+// are unknown. Made of the events alone: what is called known does not depend on who prices it.
 //
 //   calls     --[module]----[alloc]-------------[launch]----
 //   readings    |      |      |   |             |    |     |

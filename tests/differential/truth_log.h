@@ -12,7 +12,7 @@
 //
 //   O number name                 an operation of the program begins
 //   C name result                 a call while threads run
-//   T number ns name result       an instant, after this call; the lines behind it are its truth:
+//   T number ns name result       an instant, after this call; the lines after it are its truth:
 //   D device used process_bytes ... the fields of DeviceTruth, and the bytes of live blocks with
 //                                   memory below them and without
 //   P device handle reserved used allocations
@@ -26,8 +26,8 @@ inline constexpr char kDeviceLine = 'D';
 inline constexpr char kPoolLine = 'P';
 inline constexpr char kHostLine = 'H';
 
-// The recording has a name of a pool at this address and the instant's number: a record that stands
-// in the program's own order, and that asks the driver nothing.
+// The recording has a name of a pool at this address and the number of the instant. Such a record
+// is in program order and needs no driver call.
 inline constexpr uint64_t kInstantBase = 0x5eed000000000000;
 
 struct InstantHeader {

@@ -15,7 +15,7 @@ import pytest
 from live_file import LiveFile
 from places import FAKE, HOSTS, VRAMSCOPE
 
-# The stand-in's context, its 64 MiB, and the 4 MiB that come and go.
+# The fake driver's context, its 64 MiB, and the 4 MiB that are allocated and freed.
 LEAST, MOST = 582, 586
 
 
@@ -75,7 +75,7 @@ class Machine:
     def end(self) -> None:
         for process in self.programs:
             if process.poll() is None:
-                # The launcher's program would stand in a call for ever, if the driver has given it up.
+                # The launcher's program would wait in a call for ever if the driver has lost it.
                 for child in children(process.pid):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(child, signal.SIGKILL)
@@ -138,7 +138,7 @@ class Program:
         assert self.output.read_text().splitlines()[-1] == "same addresses 1"
 
 
-# Whether the stand-in's driver has locked the process, or is about to: it waits for its calls.
+# Whether the fake driver has locked the process, or is about to: it waits for its calls.
 IS_LOCKED = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")

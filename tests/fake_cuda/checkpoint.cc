@@ -46,7 +46,7 @@ FakeProcess* RowOf(FakeDevice* device, uint32_t pid) {
   return nullptr;
 }
 
-// Common to all calls: who asks must have called cuInit, and the process must be known.
+// Common to all calls: the caller has called cuInit, and the process must exist.
 CUresult Begin(const char* name, int pid, FakeCheckpoint** entry) {
   const bool injected_failure = EnterCall(name);
   if (TheDriver().init_pid != static_cast<uint32_t>(getpid()))
@@ -115,7 +115,7 @@ FAKE_HOOK(cuCheckpointProcessLock)(int pid, CUcheckpointLockArgs* args) {
   FakeCheckpoint* entry = nullptr;
   if (const CUresult result = Begin("cuCheckpointProcessLock", pid, &entry); result != kSuccess)
     return result;
-  // The first field is timeoutMs; 0 is no limit.
+  // The first field is timeoutMs; 0 means no limit.
   const unsigned limit_ms = args != nullptr ? *reinterpret_cast<const unsigned*>(args) : 0;
   if (Breaks("cuCheckpointProcessLock")) {
     SetState(entry, FAKE_FAILED);

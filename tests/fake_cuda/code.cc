@@ -28,7 +28,7 @@ void Forget(Module* module) {
   delete module;
 }
 
-// Of PTX the stand-in knows the names of its kernels.
+// From PTX the fake driver reads only the names of kernels.
 void AddEntriesOfPtx(const char* text, Context* context, Module* module) {
   constexpr char kEntry[] = ".entry ";
   for (const char* at = strstr(text, kEntry); at != nullptr; at = strstr(at, kEntry)) {

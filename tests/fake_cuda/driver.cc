@@ -303,7 +303,7 @@ FAKE_CALL(cuMemGetInfo_v2)(size_t* free, size_t* total) {
   return kSuccess;
 }
 
-// The tables behind it are private to NVIDIA's libraries.
+// The tables are private to NVIDIA's libraries.
 FAKE_OTHER(cuGetExportTable, const void** table, const CUuuid*) {
   *table = nullptr;
   return kNotFoundError;

@@ -12,19 +12,18 @@
 #include "books.h"
 #include "probe/hooks/cuda/hook_table.h"
 
-// A stand-in for libcuda.so.1: the entry points of cuda_hooks.def with the costs that were measured
-// on an H200, deterministic addresses, and books (books.h) that say where every byte is.
+// A fake libcuda.so.1: the entry points of cuda_hooks.def with the costs measured on an H200,
+// deterministic addresses, and books (books.h) that list every byte.
 //
-//   VRAMSCOPE_FAKE_BOOKS      file of the books, shared with the stand-in NVML and other processes
+//   VRAMSCOPE_FAKE_BOOKS      file of the books, shared with the fake NVML and other processes
 //   VRAMSCOPE_FAKE_DEVICES    number of devices (1)
 //   VRAMSCOPE_FAKE_TOTAL_MIB  memory of each (143771)
 //   VRAMSCOPE_FAKE_FAIL       "cuMemAlloc_v2:3,cuMemCreate:1": the third call, the first call says
 //                             CUDA_ERROR_OUT_OF_MEMORY; ":*" every call
-//   VRAMSCOPE_FAKE_DELAY_US   "cuMemAlloc_v2:200": each call takes so long, outside of every lock
+//   VRAMSCOPE_FAKE_DELAY_US   "cuMemAlloc_v2:200": each call takes 200 us, outside of every lock
 //   VRAMSCOPE_FAKE_NO_HOST_NUMA  a driver that has no physical memory of the host to map
-//   VRAMSCOPE_FAKE_SECRET     "cuMemAlloc_v2:3": the third call takes 7 MiB more, which nobody
-//   knows VRAMSCOPE_FAKE_BREAK      "cuCheckpointProcessCheckpoint", or ...Restore: the process is
-//   lost in it
+//   VRAMSCOPE_FAKE_SECRET     "cuMemAlloc_v2:3": the third call takes 7 MiB more in secret
+//   VRAMSCOPE_FAKE_BREAK      "cuCheckpointProcessCheckpoint", or ...Restore: the process is lost
 //
 // Images of modules are text: "FAKE code=N global=N kernel=NAME:LOCAL_BYTES:LAZY_CODE_BYTES ...".
 // Kernels whose names begin with "touch" touch all managed memory.
@@ -60,7 +59,7 @@ inline uint64_t RoundUp(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// Everything that the books say of each kind of memory (truth.h).
+// The books' figures of each kind of memory (truth.h).
 struct KindBytes {
   uint64_t bytes = 0;
   uint64_t count = 0;
@@ -92,7 +91,7 @@ struct SharedId {
   uint64_t nonce = 0;
   uint64_t size = 0;  // as asked for
 };
-// This process's memory of so many bytes becomes shared.
+// Makes this many bytes of this process shared.
 SharedId BeginSharing(int device, uint64_t bytes, uint64_t size);
 // One more process holds it. Its bytes, 0 where it is gone.
 uint64_t HoldShared(const SharedId& id);
@@ -228,7 +227,7 @@ void InvalidateCaptures();
 std::vector<Context*>& ContextStack();
 Context* CurrentContext();
 
-// Puts bytes on this process's account. False when the device has not so many left.
+// Puts bytes on this process's account. False if the device has less free memory.
 bool Charge(int device, uint64_t bytes);
 void Refund(int device, uint64_t bytes);
 bool ChargeContext(Context* context, uint64_t bytes);

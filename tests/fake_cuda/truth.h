@@ -6,9 +6,8 @@
 
 #include "books.h"
 
-// What the stand-in driver itself knows of a process's memory, by kind: what the differential test
-// compares the ledger with. Found by dlsym("fakeTakeTruth") in the stand-in, so that the probe has
-// no part in it.
+// The fake driver's own figures of a process's memory, by kind. The differential test compares the
+// ledger with them. They are found by dlsym("fakeTakeTruth") in the fake driver, without the probe.
 namespace fake {
 
 struct PoolTruth {

@@ -148,7 +148,7 @@ FAKE_HOOK(cuMemRelease)(CUmemGenericAllocationHandle handle) {
   return kSuccess;
 }
 
-// The stand-in's descriptors are numbers that mean the same in every process.
+// The fake driver's descriptors are numbers with the same meaning in every process.
 FAKE_HOOK(cuMemExportToShareableHandle)
 (void* os_handle,
  CUmemGenericAllocationHandle handle,

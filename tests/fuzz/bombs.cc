@@ -60,7 +60,7 @@ std::string Make(const Shape& shape) {
   const auto accounts = static_cast<uint32_t>(tables.accounts.size() - 1);
   tables.threads.push_back({.process = tables::ProcessId{1}, .tid = 100, .name = name});
   const tables::FrameId frame{static_cast<uint32_t>(tables.frames.size())};
-  // A library's, so that whoever looks for the user's own frame goes up all of a stack.
+  // Frames of a library, so that a search for a user frame walks the whole stack.
   tables.frames.push_back({.function = name, .file = name, .line = 7, .library = 1});
   tables.sources.push_back({.file = name, .line = 7, .text = name});
   for (uint32_t i = 0; i < shape.depth; ++i)

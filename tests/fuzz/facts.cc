@@ -51,7 +51,7 @@ Facts FactsOf(trace::Trace& trace) {
         << process.executable << Bits(process.start_ns) << Bits(process.end_ns)
         << uint64_t{process.closed_cleanly} << Bits(process.wait_status.value_or(-1));
   }
-  // A caller's row stands before its own.
+  // A caller's row comes before its callee's.
   std::vector<uint64_t> stacks(trace.dictionaries().stack_count());
   for (uint32_t i = 1; i < stacks.size(); ++i) {
     const tables::StackRow& stack = trace.stack(tables::StackId{i});

@@ -17,7 +17,7 @@ bool IsDigit(char c) {
 bool IsWord(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
-// Pieces keep what stands behind them, up to the next.
+// Pieces keep the text after them, up to the next piece.
 bool IsBetween(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ',' || c == ':';
 }
@@ -93,7 +93,7 @@ Pieces SplitJson(std::string_view input) {
   return pieces;
 }
 
-// What stood behind the old one stands behind the new one.
+// The text after the old piece follows the new one.
 std::string_view BehindJson(const std::string& old) {
   size_t at = old.size();
   while (at > 0 && IsBetween(old[at - 1]))

@@ -20,16 +20,16 @@ struct Piece {
     kOther,
   };
   Kind kind = Kind::kOther;
-  std::string bytes;  // as it stands in the input
+  std::string bytes;  // the text of the input
 };
 using Pieces = std::vector<Piece>;
 
 struct Form {
   bool (*matches)(std::string_view input);
-  // Whatever the input is: what is no piece of the form is kOther.
+  // Accepts any input: text that is not a piece of the form is kOther.
   Pieces (*split)(std::string_view input);
   std::string (*join)(std::span<const Piece> pieces);
-  // What stands for a number or a text where `old` stood.
+  // The replacement for a number or a text at `old`.
   std::string (*number)(const std::string& old, uint64_t value);
   std::string (*text)(const std::string& old, std::string_view text);
   std::span<const std::string_view> words;  // that importers know
@@ -41,7 +41,7 @@ const Form& FormOf(std::string_view input);
 extern const Form kPickleForm;
 extern const Form kProtobufForm;
 
-// Of pieces that stand side by side.
+// Adjacent pieces.
 std::string JoinSideBySide(std::span<const Piece> pieces);
 
 }  // namespace vramscope::fuzz

@@ -41,7 +41,7 @@ bool IsPickle(std::string_view input) {
   return input.size() > 2 && input[0] == '\x80' && input[1] >= 2 && input[1] <= 5;
 }
 
-// Of the argument of an opcode that begins at `at`, behind it.
+// The end of the argument of the opcode at `at`.
 size_t EndOfOpcode(std::string_view input, size_t at) {
   const auto opcode = static_cast<uint8_t>(input[at]);
   const auto is_one_of = [&](std::string_view opcodes) {
@@ -147,7 +147,7 @@ bool IsProfile(std::string_view input) {
          input.substr(2).starts_with('\x08');
 }
 
-// What a field is; false where it is no message.
+// Parses a field; false if it is not a message.
 bool MessageOf(Message in, uint64_t field, Message* message) {
   const auto is = [&](Message outer, uint64_t number, Message inner) {
     *message = inner;
@@ -232,7 +232,7 @@ std::string JoinProfile(std::span<const Piece> pieces) {
   return std::move(open.back().second);
 }
 
-// A field has its tag before the number; a packed one is the number alone.
+// A field has its tag before the number; a packed one has only the number.
 std::string ProfileNumber(const std::string& old, uint64_t value) {
   std::string_view rest = old;
   uint64_t tag = 0;

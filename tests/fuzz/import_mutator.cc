@@ -90,7 +90,7 @@ class Changes {
     return pieces_.size();
   }
 
-  // One or two things that stand side by side: a value, or its name too.
+  // One or two adjacent pieces: a value, or its name as well.
   std::pair<size_t, size_t> PickRange() {
     const size_t begin = Pick(Below(3) == 0 ? std::optional(Kind::kOpen) : std::nullopt);
     size_t end = EndOf(begin);
@@ -136,7 +136,7 @@ class Changes {
     Erase(begin, end);
   }
 
-  // Takes a copy of something somewhere else, or several times to where it stands.
+  // Copies a piece to another place, or repeats it in place.
   void Copy(bool moves) {
     const auto [begin, end] = PickRange();
     const Pieces range(pieces_.begin() + static_cast<ptrdiff_t>(begin),

@@ -20,7 +20,7 @@ namespace {
 
 using namespace vramscope;
 
-// One process in so many bytes of an input is enough; each is a file in the directory.
+// One process for this many bytes of input is enough; each is a file in the directory.
 constexpr size_t kMostFiles = 4;
 
 std::string g_directory;
@@ -86,7 +86,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
                                           size_t size,
                                           size_t max_size,
                                           unsigned seed) {
-  constexpr unsigned kPlainChanges = 8;  // one in so many
+  constexpr unsigned kPlainChanges = 8;  // one of this many
   if (size > format::kPageBytes && seed % kPlainChanges != 0) {
     std::vector<std::string> files = Split({reinterpret_cast<const char*>(data), size});
     std::string& file = files[seed / kPlainChanges % files.size()];
@@ -109,7 +109,7 @@ extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data,
   const std::vector<std::string> others = Split({reinterpret_cast<const char*>(other), other_size});
   std::string& file = files[seed % files.size()];
   const std::string& source = others[seed / 16 % others.size()];
-  constexpr unsigned kWholeFiles = 8;  // one in so many
+  constexpr unsigned kWholeFiles = 8;  // one of this many
   if (seed / 256 % kWholeFiles == 0)
     files.push_back(source);
   else if (file.size() > format::kPageBytes && source.size() > format::kPageBytes)

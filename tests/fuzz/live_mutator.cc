@@ -376,7 +376,7 @@ std::string LiveMutator::Damage(std::string file) {
     const size_t pages = file.size() / format::kPageBytes;
     return file.begin() + static_cast<ptrdiff_t>(Below(pages) * format::kPageBytes);
   };
-  // Most of a page is often zero: where something stands there is more to damage.
+  // Most of a page is often zero; nonzero bytes matter more.
   const auto somewhere = [&] {
     size_t at = Below(file.size());
     for (int i = 0; i < 8 && file[at] == 0; ++i)

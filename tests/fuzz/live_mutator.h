@@ -15,8 +15,9 @@ namespace vramscope::fuzz {
 // Damage() does what disks, memory and crashes do: bits, sectors and pages change, the end is
 // missing. Nothing is put right afterwards, so a reader has to notice whatever it changes.
 //
-// Forge() does what somebody does who knows the format: records, chunks and headers change, and
-// then lengths and checksums are made right again. A reader believes it, and has to stay within its
+// Forge() imitates an attacker with knowledge of the format: it changes records, chunks and
+// headers, and then corrects lengths and checksums. A reader believes it, and has to stay within
+// its
 // bounds all the same.
 class LiveMutator {
  public:

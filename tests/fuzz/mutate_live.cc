@@ -4,8 +4,8 @@
 // says otherwise, it must say that something is missing. The others are forged, with checksums that
 // hold. An input that ends the process, or changes what is said in silence, is kept and named.
 //
-// mutate_live --survey DIRECTORY [FLIPS]: how many of so many single bits, flipped all over the
-// committed records and headers of a recording, change what it says in silence.
+// mutate_live --survey DIRECTORY [FLIPS]: flips FLIPS single bits in the committed records and
+// headers of a recording, and counts those that change its meaning without an error.
 //
 // mutate_live --ask DIRECTORY [QUESTION]: what reading a kept input and each question to it costs.
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of a fuzzer where there is no libFuzzer: runs inputs that exist, and each of them
-// changed so and so many times, always in the same way.
+// The main function of a fuzzer without libFuzzer: runs existing inputs, and a fixed number of
+// deterministic changes of each.
 //
 //   fuzz_NAME [--changes N] FILE|DIRECTORY...
 //
@@ -85,7 +85,7 @@ void ChangeInput(const std::vector<uint8_t>& original) {
                      ? LLVMFuzzerCustomMutator(g_input.data(), original.size(), g_input.size(),
                                                static_cast<unsigned>(g_random()))
                      : LLVMFuzzerMutate(g_input.data(), original.size(), g_input.size()));
-  g_input.shrink_to_fit();  // what is read behind its end is found
+  g_input.shrink_to_fit();  // finds reads past the end
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ const char* __asan_default_options() {
   return "handle_abort=1";
 }
 
-// One to four small changes. libFuzzer's own, which this stands in for, learns from coverage.
+// One to four small changes. libFuzzer's own mutator, which this replaces, learns from coverage.
 size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) {
   constexpr uint8_t kBytes[] = {0, 1, 0x7f, 0x80, 0xff};
   for (size_t changes = 1 + Below(4); changes > 0; --changes) {

@@ -26,7 +26,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
                                           size_t max_size,
                                           unsigned seed) {
   std::mt19937_64 random(seed);
-  constexpr unsigned kPlainChanges = 8;  // one in so many
+  constexpr unsigned kPlainChanges = 8;  // one of this many
   auto model = testing::TakeApart({reinterpret_cast<const char*>(data), size});
   if (!model || random() % kPlainChanges == 0)
     return LLVMFuzzerMutate(data, size, max_size);

@@ -7,7 +7,7 @@
 
 namespace vramscope::fuzz {
 
-// What was said of an input, in memory that the child and its parent see.
+// The result of an input, in memory shared by child and parent.
 struct Answer {
   bool is_whole;  // the child came to the end
   bool is_refused;

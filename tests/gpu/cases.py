@@ -34,7 +34,7 @@ def run(command, environment, timeout):
         check=False,
     )
     if done.returncode != 0:
-        # vramscope's own block comes last; what the program said of its failure stands before.
+        # vramscope's own block comes last, after the program's error message.
         failure = re.search(r"^Traceback.*?^\S+(?:Error|Exception).*?$", done.stderr, re.DOTALL | re.MULTILINE)
         said = failure.group(0)[-800:] if failure else done.stderr[-600:].strip()
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {said}")

@@ -115,7 +115,7 @@ def gpt2(bench):
     file, done = under(bench, "oom gpt2", command, statuses=(1,))
     result = judged(oom(bench, file, "--oom"), [r"blocks\.\d+", r"train_gpt2\.py:\d+ in \w+\.forward", "cause: "])
     problems = said_before(done, file, "Out of memory on gpu")
-    # Who reads the traceback has been told why.
+    # The report comes before the traceback.
     ends = done.stderr.find("OutOfMemoryError")
     order = "before" if 0 <= done.stderr.find("Out of memory on gpu") < ends else "after"
     told = f"{order} the traceback's end"

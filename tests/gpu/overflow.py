@@ -15,7 +15,7 @@ import cases
 TRAININGS = ("mlp", "convolutions", "gpt", "autoencoder", "mixer")
 SHARE = 0.6
 SLACK = ("cached", "fragmentation", "rounding", "graph pool", "driver")
-# Takes all but so many bytes, and keeps them until its input ends.
+# Takes all but this many bytes, and keeps them until its input ends.
 FILLER = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fork past the C library, so that no fork handler runs: the child still has its parent's mapping
-// of the live file, and both go on allocating.
+// A fork past the C library, without fork handlers: the child still maps its parent's live file,
+// and both continue to allocate.
 #include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>

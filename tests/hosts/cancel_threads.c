@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that are cancelled while they allocate: at once, wherever they are, or at the next
-// cancellation point, of which the recorder must be none. Clean-up handlers and thread-specific
+// Threads that are cancelled while they allocate: at once at any place, or at the next cancellation
+// point. The recorder must not be a cancellation point. Clean-up handlers and thread-specific
 // destructors still free tensors then.
 #include <pthread.h>
 #include <stdio.h>

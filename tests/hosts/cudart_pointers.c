@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real CUDA runtime on the stand-in driver: it fetches all of its pointers and stops where the
-// stand-in has no private tables. How many words of the program's data are still the driver's own
+// The real CUDA runtime on the fake driver: it fetches all of its pointers and stops where the fake
+// driver lacks private tables. How many words of the program's data are still the driver's own
 // cuMemAlloc_v2 goes to the file that POINTERS_FILE names; the output must not depend on who
 // watches. Built by tests/e2e/probe/test_routes.py where there is a toolkit.
 #define _GNU_SOURCE
@@ -22,7 +22,7 @@ struct search {
 static int look(struct dl_phdr_info* info, size_t size, void* data) {
   struct search* search = data;
   (void)size;
-  // The driver's own data and what the probe knows of it are no callers.
+  // The driver's own data and the probe's knowledge of it are not callers.
   if (strstr(info->dlpi_name, "libcuda.so") != NULL || strstr(info->dlpi_name, "vramscope") != NULL)
     return 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {

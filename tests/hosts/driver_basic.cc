@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of allocation once, through dlopen and dlsym, and code that takes memory by itself.
+// Every kind of allocation once, through dlopen and dlsym, and code that allocates memory
+// implicitly.
 #include <cstdint>
 
 #include "cuda_driver.h"

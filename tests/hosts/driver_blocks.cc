@@ -21,7 +21,7 @@ int main() {
   DRIVER_HOOK(driver, cuMemAlloc_v2);
   DRIVER_HOOK(driver, cuMemFree_v2);
   DRIVER_HOOK(driver, cuMemPoolCreate);
-  // Before there is any device in use, and of memory that is no device's.
+  // Before any device is in use, and with memory on no device.
   vramscope_annotate_block_alloc(&driver, 8, 8, "no device");
   vramscope_annotate_block_alloc(nullptr, 8, 8, "null");
   vramscope_annotate_block_free(nullptr);

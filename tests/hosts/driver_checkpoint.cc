@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose device memory is moved to host memory and back while it goes on:
+// A program whose device memory is moved to host memory and back while it runs:
 //
 //   driver_checkpoint self               by a thread of its own
 //   driver_checkpoint recorded           by another program, recorded as this one is
-//   driver_checkpoint outside            by one that nobody records
+//   driver_checkpoint outside            by an unrecorded one
 //   driver_checkpoint with PROGRAM       by PROGRAM yield PID --unverified and PROGRAM resume PID
 //   driver_checkpoint dies               as recorded, and it is killed meanwhile
 //
@@ -30,7 +30,7 @@ void Leave(int pid) {
   DRIVER_HOOK(driver, cuInit);
   DRIVER_HOOK(driver, cuCheckpointProcessLock);
   DRIVER_HOOK(driver, cuCheckpointProcessCheckpoint);
-  if (pid != getpid())  // else it would wait
+  if (pid != getpid())  // otherwise it would wait
     CHECK(cuInit(0));
   CHECK(cuCheckpointProcessLock(pid, nullptr));
   CHECK(cuCheckpointProcessCheckpoint(pid, nullptr));
@@ -41,13 +41,13 @@ void Return(int pid) {
   DRIVER_HOOK(driver, cuInit);
   DRIVER_HOOK(driver, cuCheckpointProcessRestore);
   DRIVER_HOOK(driver, cuCheckpointProcessUnlock);
-  if (pid != getpid())  // else it would wait
+  if (pid != getpid())  // otherwise it would wait
     CHECK(cuInit(0));
   CHECK(cuCheckpointProcessRestore(pid, nullptr));
   CHECK(cuCheckpointProcessUnlock(pid, nullptr));
 }
 
-// The parent of the process that works: it has it moved when that one asks for it.
+// The parent of the working process: it moves its memory on request.
 struct Mover {
   std::string way;
   const char* program;
@@ -89,7 +89,8 @@ struct Mover {
     }
   }
 
-  // What nobody recorded shows where NVML lists processes: once a second, less on a busy machine. A
+  // An unrecorded process shows when NVML lists processes: once a second, less often on a busy
+  // machine. A
   // process that was killed has an end where the launcher saw it alive.
   void LetItBeSeen() const {
     if ((outside() || way == "dies") && std::getenv("VRAMSCOPE_TEST_STEPS") != nullptr)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA is of no use in a forked child of a process that uses it. A child that was forked before
+// CUDA is of no use in a forked child of a process that uses it. A child that was forked earlier
 // has its own.
 #include <sys/wait.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes and gives back memory at random until its input ends: driver_neighbour SEED. Up to 2 GiB at
-// once, which is more than contexts take. With seed 0 it has 2 GiB until another process comes to
-// the stand-in device, and gives them back just then.
+// once, which is more than contexts take. With seed 0 it has 2 GiB until another process arrives at
+// the fake device, and frees them at that moment.
 #include <poll.h>
 
 #include <random>

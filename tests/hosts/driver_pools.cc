@@ -74,7 +74,7 @@ int main() {
   CHECK(cuDeviceGraphMemTrim(0));
   CHECK(cuGraphExecDestroy(executable));
 
-  // A pool that comes and goes while nobody can be asked.
+  // A pool that is created and destroyed while nothing can be queried.
   CHECK(cuMemAlloc_v2(&second, 2u << 20));
   CHECK(cuStreamBeginCapture_v2(stream, 0));
   CHECK(cuMemAllocAsync(&first, 20u << 20, other));

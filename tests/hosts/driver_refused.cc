@@ -3,7 +3,7 @@
 // it wants next is more than the rest.
 //
 //   driver_refused end      ends with status 1, as such programs do
-//   driver_refused caught   goes on with less
+//   driver_refused caught   continues with less
 //   driver_refused killed   is killed right after
 #include <csignal>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 using Alloc = HookTraits<HookId::cuMemAlloc_v2>::Function;
 
-// What stands behind the calls keeps the frames in the stack.
+// A statement after the calls keeps the frames in the stack.
 __attribute__((noinline)) bool MakeFields(Alloc* alloc, int count, size_t size_bytes) {
   CUdeviceptr address = 0;
   int made = 0;

@@ -89,7 +89,7 @@ void UsePlugin(const char* file) {
   unsigned long long address = 0;
   CHECK(allocate(&address, 3u << 20));
   std::printf("%llx\n", address);
-  // Something else is opened meanwhile, as programs do.
+  // Another library is opened meanwhile, as programs do.
   Open("libm.so.6");
   CHECK(allocate(&address, 5u << 20));
   std::printf("%llx\n", address);

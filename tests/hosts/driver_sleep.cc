@@ -8,7 +8,7 @@
 
 #include "steps.h"
 
-// PyTorch's report of a block: the probe's definition, or nobody's.
+// PyTorch's report of a block: defined by the probe, or undefined.
 extern "C" __attribute__((weak)) void ReportBlock(void*, int64_t, size_t, size_t, uint16_t) __asm__(
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 
@@ -84,7 +84,7 @@ int main(int argc, char**) {
   pause(cache);
   Step("half");
   pause(weights);
-  // Its allocator is not told: a block goes, and another comes.
+  // Its allocator gets no notice: one block is freed, and another is allocated.
   Report(weights.address + 50 * kMiB, -10 * static_cast<int64_t>(kMiB));
   Report(weights.address + 50 * kMiB, 4 * kMiB);
   Step("asleep-again");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes 64 MiB and works on with it until its input ends, then says what it did: driver_steady
-// [managed|export|multicast|huge]. Says each turn, so that a test
-// sees it stand or go on.
+// [managed|export|multicast|huge]. Prints each turn, so that a test sees whether it waits or
+// continues.
 #include <poll.h>
 
 #include <cstdio>

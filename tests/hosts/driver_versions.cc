@@ -31,7 +31,7 @@ int main() {
   void* const driver = LoadDriver();
   DRIVER_HOOK(driver, cuGetProcAddress_v2);
   DRIVER_HOOK(driver, cuGetProcAddress);
-  // The stand-in's own words.
+  // The fake driver's own texts.
   using NameOf = const char*(void*);
   using Choose = void*(const char*, int, unsigned long long);
   auto* const name_of = reinterpret_cast<NameOf*>(dlsym(driver, "FakeNameOf"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stand-in libc10.so: the functions through which PyTorch allocates CPU tensors and gives up,
-// under their real names, so that programs in C can be recorded like PyTorch. It goes through its
+// A fake libc10.so: the functions through which PyTorch allocates CPU tensors and reports failures,
+// under their real names, so that C programs are recorded like PyTorch. It goes through its
 // own PLT, as the real library does.
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A quota in small: beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to whoever writes. The recording
-// must stop by itself, say so, and leave the program alone.
+// A small quota: beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to the writer. The recording must
+// stop, report that, and leave the program alone.
 #include <stdio.h>
 #include <sys/resource.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A data loader's worker: the child allocates after fork, frees what the parent allocated, and ends
-// with _exit; the parent goes on. Both must be whole, each in its own file.
+// A data loader's worker: the child allocates after fork, frees memory of the parent, and ends with
+// _exit; the parent continues. Both must be whole, each in its own file.
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two pairs of threads: one allocates and hands over, the other frees, until the standard input
-// ends. When it says that it runs, both have handed something over. At no instant more than
+// Two pairs of threads: one allocates and passes the memory on, the other frees it, until standard
+// input ends. When it says that it runs, both have handed something over. At no instant more than
 // kQueued + 2 tensors of a pair are live. It rests now and then, so that its recording stays small.
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the misbehaving programs share: tensors' storage as PyTorch allocates it (stand-in or real).
+// Shared by the misbehaving programs: storage of tensors as PyTorch allocates it (fake or real).
 #include <stddef.h>
 #include <stdint.h>
 

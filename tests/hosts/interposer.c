@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another tool in LD_PRELOAD, which stands in front of what the probe stands in front of, and of
-// malloc.
+// Another tool in LD_PRELOAD that interposes malloc and the functions that the probe interposes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

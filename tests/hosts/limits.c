@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program at its limits, one an argument, where the recorder needs what the program has used up:
-// address space, data, descriptors (none left before the first event, or later), standard streams.
+// A program at its limits, one for each argument. The recorder needs resources that the program has
+// used up: address space, data, descriptors (none left before the first event, or later), standard
+// streams.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
     Limit(RLIMIT_FSIZE, 0);
     Pairs(1000);
   } else {
-    // Standard streams closed: what is printed must still fail.
+    // Standard streams are closed: printing must still fail.
     close(0);
     close(1);
     close(2);

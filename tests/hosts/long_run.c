@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that goes on for long and always does the same: long_run STEPS PAIRS [PAUSE_US [UNTIL]]. Each
+// A program that runs for long and always does the same: long_run STEPS PAIRS [PAUSE_US [UNTIL]].
+// Each
 // step allocates and frees in scopes, replaces some of a cache, has a second thread free what this
 // one allocated, and marks `iteration`; at 64 of them it marks `at N`, in the middle of the step.
 // The peak comes in its first tenth. With UNTIL it ends with that step of them. At its end it says how long the longest step took, and the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scopes as programs misuse them, one way an argument. Every allocation has its own size, by which
+// Scopes as programs misuse them, one way an argument. Every allocation has its own size, so that
 // the test finds it in the recording.
 #include <pthread.h>
 #include <signal.h>
@@ -140,7 +140,7 @@ static void Threads(void) {
   pthread_join(threads[0], NULL);
 }
 
-// The names go on over the border of a chunk, where readers forget the scope.
+// The names continue over the border of a chunk, where readers forget the scope.
 static void Chunks(void) {
   vramscope_annotate_scope_push("all the time");
   for (int i = 0; i < 100000; ++i)

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     while (g_signals < 300) Pair();
     Every(0);
   } else if (strncmp(argv[1], "jump", 4) == 0) {
-    // No jump out of malloc: the program would be wrong by itself.
+    // No jump out of malloc: such a program is wrong anyway.
     const int depth = strcmp(argv[1], "jump-in") == 0 ? 8 : 0;
     Handle(Jump, SA_NODEFER);
     Every(100);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Allocates on four threads until it is killed. Thread t counts its completed pairs of allocation
-// and free in the t-th 64-bit word of the file named by its argument, which is mapped shared and so
-// outlives it: whoever reads the recording afterwards knows what must stand in it.
+// and free in the t-th 64-bit word of the file named by its argument. The file is mapped shared and
+// outlives it, so a test knows what the recording must contain.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Instants at which a CUDA test program says what the stand-in's books hold: Step("name") adds
-// "name time_ns pid bytes of device 0, 1, ..." to the file of VRAMSCOPE_TEST_STEPS. The ledger of
+// Instants at which a CUDA test program reads the fake driver's books: Step("name") adds "name
+// time_ns pid bytes of device 0, 1, ..." to the file of VRAMSCOPE_TEST_STEPS. The ledger of
 // the recording must have the same bytes then. Programs of several processes share the file.
 #include <fcntl.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Uses a driver of another time as a careful program does: it asks for everything, and calls what
-// is there.
+// Uses a driver of another version like a careful program: it looks up everything, and calls what
+// exists.
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in libc10.so whose allocator throws where memory is short, as the real one does, and ends
-// the thread where it is asked for that.
+// A fake libc10.so whose allocator throws on lack of memory like the real one, and ends the thread
+// on request.
 #include <pthread.h>
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A child of vfork has its parent's memory until it executes: what it allocates there is the
-// parent's, and its exit is not. With an argument, the child is the first to allocate at all, where
-// there is no file yet and it is not the child's to make.
+// A child of vfork shares its parent's memory until exec: its allocations belong to the parent, and
+// its exit does not end the parent. With an argument, the child allocates first, before the file
+// exists, and must not create it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -236,7 +236,7 @@ TEST_F(AbsencesTest, TheTimelineSinks) {
   EXPECT_EQ(at(750), 680u);
 }
 
-// A tool that nobody records: NVML's figures tell.
+// An unrecorded tool: NVML's figures show it.
 TEST_F(AbsencesTest, FiguresTellOfACheckpointFromOutside) {
   Begin();
   trace_.Sample(680 * kMiB);
@@ -316,7 +316,7 @@ TEST_F(AbsencesTest, TheEndOfAProcessIsNoAbsence) {
               Contains(Key("driver-owned / context / cuCtxCreate_v4")));
 }
 
-// A record of the call comes when the figures have told already.
+// The record of the call comes after the figures have shown it.
 TEST_F(AbsencesTest, FiguresWithinARecordedCall) {
   Begin();
   trace_.Sample(640 * kMiB);

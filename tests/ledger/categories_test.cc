@@ -59,7 +59,7 @@ TEST_F(CategoriesTest, OneIterationHasAllCategories) {
   EXPECT_THAT(By("phase", "mark:peak"),
               UnorderedElementsAre(Pair("other", 5), Pair("load", 2), Pair("forward", 104),
                                    Pair("backward", 384)));
-  // Without names what is of no phase can be a parameter as well.
+  // Without names, memory of no phase can also be a parameter.
   trace_.NamesAreOff();
   EXPECT_THAT(
       By("category", "mark:peak"),

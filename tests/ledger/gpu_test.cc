@@ -119,7 +119,7 @@ TEST_F(GpuTest, WhatIsFreeInAPrivatePoolIsNotCached) {
   by_tag.by = {Dimension::kTag};
   EXPECT_THAT(RowBytes(ReportOf(trace_, by_tag)),
               UnorderedElementsAre(Pair("0.3", 20 * kMiB), Pair("(none)", 20 * kMiB)));
-  // Memory at the same address later is in no pool until somebody says so.
+  // Memory at the same address later is in no pool until an event assigns it.
   trace_.DriverFree(kBase);
   trace_.DriverAlloc(kBase, 4 * kMiB);
   EXPECT_EQ(Rows()["PyTorch / cached"], 24 * kMiB);

@@ -40,7 +40,7 @@ TEST_F(NamesTest, BackwardBelongsToTheForwardOperatorOfItsNode) {
   trace_.Alloc(0x5000, 16);
   trace_.InNode(13);
   trace_.Alloc(0x6000, 32);
-  trace_.InNode(12);  // nobody's own: what was allocated before it
+  trace_.InNode(12);  // unowned: allocated before it
   trace_.Alloc(0x7000, 64);
   trace_.InNode(10);
   trace_.Alloc(0x8000, 128);
@@ -97,7 +97,7 @@ TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBl
   AddNet();
   trace_.On(trace_.AddGpu());
   const tables::StackId runtime = trace_.Native({"libtorch_cuda.so", "libcudart.so.13"});
-  // Nobody says what for: the native stack is all there is.
+  // The purpose is unknown: only the native stack exists.
   trace_.StackIs({}, runtime);
   trace_.DriverAlloc(kBase + 128 * kMiB, 2 * kMiB);
   trace_.Alloc(kBase + 128 * kMiB, kMiB);
@@ -213,7 +213,7 @@ TEST_F(NamesTest, AFlatBufferIsSharedOutToItsParametersByBytes) {
   trace_.Name(NameKind::kParameter, 0x2000, "second.weight", 500, kNet);
   trace_.Alloc(0x3000, 512);
   trace_.Name(NameKind::kParameter, 0x3000, "second.bias", 8, kNet);
-  // One buffer for all gradients, as DDP has it, and 92 bytes that nobody uses.
+  // One buffer for all gradients, as in DDP, and 92 unused bytes.
   trace_.Alloc(0x4000, 2048);
   for (const char* name : {"first.weight", "second.weight", "second.bias"})
     trace_.Name(NameKind::kGradient, 0x4000, name, 1600, kNet);
@@ -224,7 +224,8 @@ TEST_F(NamesTest, AFlatBufferIsSharedOutToItsParametersByBytes) {
                                                    Pair("rounding", 24 + 12 + 504 + 448)));
 }
 
-// Flattened weights: the parameters are views of one storage, and an optimizer has it as a whole.
+// Flattened weights: the parameters are views of one storage, and an optimizer holds the whole
+// storage.
 TEST_F(NamesTest, TheStateOfAFlatParameterIsSharedOutLikeItsParts) {
   AddNet();
   const auto part = [&](NameKind kind, uint64_t address, const char* name, uint64_t requested,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that nobody records take and give back memory of the same GPU, also while a call is
-// priced by readings of the device. NVML's figure of the process then says what is its own.
+// Unrecorded processes allocate and free memory of the same GPU, also while a call is attributed by
+// readings of the device. NVML's figure of the process then says what is its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class NeighboursTest : public ::testing::Test {
       trace_.ProcessSample(other * kMiB).process = trace::kNoProcess;
     }
   }
-  // Others had `before` MiB before the context was made, and `after` behind it.
+  // Others have `before` MiB before the context is made, and `after` MiB afterwards.
   void Context(uint64_t before, uint64_t after) {
     trace_.Sample(before * kMiB);
     Figures(0, before);
@@ -95,7 +95,7 @@ TEST_F(NeighboursTest, AContextIsThereThoughTheDeviceSank) {
   Context(1000, 0);
   EndsWith(500);
   EXPECT_THAT(RowBytes(AtRest()), Contains(Pair(kContext, 500 * kMiB)));
-  // Its row stands from the reading on: the timeline has it too.
+  // Its row begins at the reading, also in the timeline.
   const auto timelines = *MakeTimelines(*Analyse(trace_), 100);
   uint64_t most = 0;
   for (size_t band = 0; band < timelines[0].groups.size(); ++band) {

@@ -20,7 +20,8 @@ TEST(OwnerOfImageTest, KnowsTheLibraries) {
   EXPECT_EQ(OwnerOfImage("/home/me/build/solver"), "application");
   EXPECT_EQ(OwnerOfImage("/usr/bin/python3.12"), "application");
   EXPECT_EQ(OwnerOfImage("/home/torch/solver"), "application");
-  // Those who ask for others. A static cudart is part of its library, so it has no name here.
+  // Libraries that allocate on behalf of others. A static cudart is part of its library, so it has
+  // no name here.
   EXPECT_EQ(OwnerOfImage("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"), "");
   EXPECT_EQ(OwnerOfImage("/x/torch/lib/libcudart-9335f6a2.so.12"), "");
   EXPECT_EQ(OwnerOfImage("/opt/vramscope/libvramscope_probe.so"), "");

@@ -130,7 +130,7 @@ TEST_F(PriorTest, FreesAndSegmentsGoOnAsIfSeenFromTheStart) {
   EXPECT_THAT(Losses(report), IsEmpty());
 }
 
-// What NVML knows of and PyTorch does not have is nothing that its allocator reserved.
+// Memory that NVML counts and PyTorch does not list is not reserved by its allocator.
 TEST_F(PriorTest, IterationsKnowWhatStoodBefore) {
   trace_.Sample(700 * kMiB);
   trace_.ProcessSample(700 * kMiB);
@@ -160,8 +160,8 @@ TEST_F(PriorTest, IterationsKnowWhatStoodBefore) {
   EXPECT_EQ(last.before_recording_peak, 680 * kMiB);
 }
 
-// While the snapshot is taken other threads go on: what it shows of them is known already, or comes
-// to light after it.
+// Other threads run while the snapshot is taken: their memory in it is known already, or is
+// recorded after it.
 TEST_F(PriorTest, WhatTheSnapshotAndTheRecordingBothShowCountsOnce) {
   trace_.Alloc(kBase + 2 * kMiB, 2 * kMiB);
   Prior(PriorKind::kProcess);

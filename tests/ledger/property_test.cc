@@ -305,7 +305,7 @@ TEST_P(PropertyTest, RowsAndPeakMatchTheNaiveModel) {
   EXPECT_EQ(highest.first, height.first);
 }
 
-// The process is away now and then, and goes on: what takes memory shows that it is back.
+// The process is checkpointed at times and restored: an allocation shows that it is back.
 TEST_P(PropertyTest, WhatIsAwayIsInNoFigure) {
   using Rows = std::map<std::string, uint64_t>;
   TraceBuilder trace;

@@ -79,7 +79,7 @@ TEST_F(ReadingsTest, AllReadingsDuringALongCallAreTakenBack) {
 }
 
 // NVML's figure and the driver's differ by a constant at most, which a pair of them shows. Not a
-// pair of which the one was taken inside of a call that moved memory.
+// pair with a reading inside a call that moves memory.
 TEST_F(ReadingsTest, ASampleInsideOfACallSaysNothingAboutTheDifferenceToReadings) {
   TraceBuilder trace;
   const trace::DeviceId gpu = trace.AddGpu();
@@ -139,7 +139,7 @@ TEST_F(ReadingsTest, APriceOfAnUnclearReadingIsTakenBack) {
   EXPECT_EQ(Total(), 582 * kMiB);
 }
 
-// Then only the sum is known. The free of one that had the wrong price is nobody's doing.
+// Then only the sum is known. The free of one with a wrong size has no cause.
 TEST_F(ReadingsTest, AnEstimateThatNoReadingCorrectedGoesWithItsArray) {
   Array(0xa55, 5 * kMiB);
   trace_.Implicit(ImplicitKind::kModule, "cuModuleLoadData", "a");

@@ -24,9 +24,10 @@ std::unique_ptr<tables::Recording> Analyse(TraceBuilder& builder);
 std::map<std::string, uint64_t> RowBytes(const Report& report);
 ReportQuery At(const std::string& when);
 Report ReportOf(TraceBuilder& builder, const ReportQuery& query = {});
-// All rows of `allocations` that are in somebody's hands, in the order in which they begin.
+// All rows of `allocations` in use, ordered by begin.
 std::vector<tables::AllocationRow> Allocations(const tables::Recording& recording);
-// Beside processes that nobody records NVML's figures are of them too: then that one is `left_out`.
+// NVML's figures include unrecorded processes. With such processes, pass that invariant as
+// `left_out`.
 std::string BrokenInvariants(const Report& report, const std::string& left_out = "");
 
 }  // namespace vramscope::query

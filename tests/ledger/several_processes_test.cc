@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that share a GPU: each has its own ledger, the device has the sum.
+// Processes that share a GPU: each has its own ledger, and the device has the sum.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class SeveralProcessesTest : public ::testing::Test {
     trace_.In(first_);
     trace_.Reading(600 * kMiB);
     trace_.Sample(700 * kMiB);
-    trace_.Reading(800 * kMiB);  // the other's goes on growing, and nobody calls
+    trace_.Reading(800 * kMiB);  // the other's continues to grow without calls
     trace_.In(second_);
     trace_.Reading(1010 * kMiB);
     trace_.Sample(1010 * kMiB);
@@ -62,7 +62,7 @@ TEST_F(SeveralProcessesTest, WhatAForkedChildFreesIsItsParents) {
   trace_.Alloc(0x2000, 50);
   trace_.In(second_);
   trace_.Alloc(0x3000, 7);
-  trace_.Free(0x1000, 100);  // the parent has it still
+  trace_.Free(0x1000, 100);  // the parent still has it
   trace_.In(first_);
   trace_.Free(0x2000, 50);
   trace_.In(second_);

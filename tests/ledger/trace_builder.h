@@ -42,8 +42,7 @@ class TraceBuilder : public trace::Trace {
   void SetSource(const std::string& file, uint32_t line, std::string text);
   void AddTraceLoss(const std::string& name, uint64_t count);
 
-  // ---- events ----
-  // On the device that it says, or else that of On().
+  // ---- events ---- On the given device, or on that of On().
   template <class Record>
   trace::Event& Add(Record record) {
     if constexpr (requires { record.device; }) {
@@ -96,7 +95,7 @@ class TraceBuilder : public trace::Trace {
                      uint64_t requested = 0,
                      uint64_t owner = 0,
                      const std::string& detail = "");
-  // The root itself where there is no path.
+  // The root if there is no path.
   trace::Event& Module(uint64_t object,
                        uint64_t root,
                        const std::string& path,

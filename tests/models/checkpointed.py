@@ -15,7 +15,7 @@ def main():
     parser.add_argument("--reentrant", action="store_true")
     run = oracle.Run(__doc__, parser=parser)
     model, shape = transformer.build(run.full)
-    # Without dropout there is no generator's state to keep, which autograd's hooks would not see.
+    # Without dropout there is no random state, which autograd's hooks would not see.
     model.call = functools.partial(
         checkpoint, use_reentrant=run.args.reentrant, preserve_rng_state=False
     )

@@ -163,10 +163,10 @@ class Comparison:
             if path["category"] == category
             for name in names_in(path["parameter"])
         }
-        # A state has its parameter's name, and what the optimizer calls it behind that.
+        # A state is named after its parameter, with the optimizer's name of the state appended.
         words = -1 if category == "optimizer state" else None
         names_of = [[" ".join(name.split(" ")[:words]) for name in entry["names"]] for entry in entries]
-        # Where there are several models, their names stand in front.
+        # If there are several models, their names come first.
         missing = [
             (" or ".join(absent), entry["bytes"])
             for entry, names in zip(entries, names_of)

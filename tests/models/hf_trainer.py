@@ -57,7 +57,7 @@ def main():
     run = oracle.Run(__doc__)
 
     def collate(rows):
-        # Told here too: the Trainer fetches the next batch while it trains on this one.
+        # Marked here too: the Trainer fetches the next batch while it trains on this one.
         batch = {key: torch.tensor([row[key] for row in rows]) for key in rows[0]}
         run.data(*batch.values())
         return batch

@@ -78,7 +78,7 @@ def _storages(tensor):
     if type(tensor) not in PLAIN and hasattr(tensor, "__tensor_flatten__"):
         for name in tensor.__tensor_flatten__()[0]:
             part = getattr(tensor, name)
-            # A DTensor's mesh stands among its parts.
+            # A DTensor's mesh is one of its parts.
             if isinstance(part, torch.Tensor):
                 yield from _storages(part)
     elif tensor.layout == torch.sparse_coo:
@@ -172,7 +172,7 @@ def _numbers(outputs):
             if following is not None and following not in seen:
                 seen.add(following)
                 nodes.append(following)
-        # Nothing else is looked into: to read what checkpointing saved would compute it anew.
+        # Other objects are skipped: reading the saved tensors of checkpointing would recompute them.
         if node.name() in ("MulBackward0", "DivBackward0", "PowBackward0"):
             for name in ("_saved_self", "_saved_other", "_saved_exponent"):
                 try:

@@ -108,7 +108,7 @@ def test_the_head_says_what_it_is_of(tmp_path):
     data = make_sample.make(100)
     page = tmp_path / "page.html"
     data["finished"] = False
-    data["devices"][1].update(name="host", total_bytes=None)  # as a recording has it
+    data["devices"][1].update(name="host", total_bytes=None)  # in the form of a recording
     page.write_text(make_sample.page(data), encoding="utf-8")
     document = browse(page)
     assert "not finished" in text_of(document, "facts")[0]
@@ -403,7 +403,7 @@ def test_a_recording_without_devices_says_so(tmp_path, sample):
     data["accounts"]["device"] = [-1] * len(data["accounts"]["device"])
     page = tmp_path / "empty.html"
     page.write_text(make_sample.page(data), encoding="utf-8")
-    assert "no device with memory in it" in browse(page)
+    assert "contains no device memory" in browse(page)
 
 
 @needs_browser

@@ -154,12 +154,12 @@ def test_without_scripts_a_line_says_what_is_needed(browser, page):
     try:
         browser.call("Page.navigate", url=f"file://{page}")
         deadline = time.monotonic() + 30
-        # What is asked of it is answered; what would be its own does not run.
+        # The browser still evaluates expressions of the test, but not the page's scripts.
         while not (said := browser.run("document.readyState === 'complete' && document.body.innerText")) and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
-    assert said.startswith("This page draws itself with JavaScript, which is switched off here.")
+    assert said.startswith("This page needs JavaScript, which is switched off.")
 
 
 def test_it_opens_where_a_mail_shows_it(browser, page, tmp_path):
@@ -217,7 +217,7 @@ def test_paper_is_light_and_nothing_is_cut(browser, page):
     assert told == ["rgb(255, 255, 255)", "exact", [], []]
 
 
-# Where the parts of the page stand: their order and the room at both sides, which no font changes. They never overlap.
+# The layout of the page: the order of the parts and the margins, which do not depend on fonts. They never overlap.
 LAYOUT = """[...document.querySelectorAll("#page > header, #page > section, #page > footer")].map((part) => {
   const box = part.getBoundingClientRect();
   return [part.getAttribute("aria-label") ?? part.className, box.left, document.documentElement.clientWidth - box.right, box.top, box.bottom]; })"""

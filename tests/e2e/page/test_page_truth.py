@@ -61,7 +61,7 @@ def instants_of(data: dict, how_many: int, seed: int) -> list[int]:
     return instants
 
 
-# Every figure is read off the page: exact bytes stand in the titles of rows and buttons.
+# Reads every figure from the page: the titles of rows and buttons contain exact bytes.
 READ = """
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
   const go = async (hash) => { location.hash = hash; do await frame(); while (document.querySelector('[aria-busy="true"]')); await frame(); };
@@ -101,7 +101,7 @@ def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTA
         for row in categories["rows"]:
             if row["device"] == device["index"] and row["bytes"]:
                 rows[row["path"][0]] += row["bytes"]
-        # Where nobody knows what memory is for, colours stand for places; their sum is the same.
+        # If categories are unknown, colours show places; their sum is the same.
         if by_place:
             assert sum(page_says["categories"].values()) == total, where
         else:

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built"),
 ]
 PROGRAMS = Path(__file__).parents[1] / "programs"
-# Of the twelve, and one that goes on; another process has a test of its own.
+# The twelve causes, and one that continues. Another process has its own test.
 CAUSES = [
     "batch", "kept_loss", "fragmentation", "graph_pool", "communicators", "eval_graph", "optimizer_state", "leak",
     "vocabulary", "kv_cache", "workspace", "caught",

@@ -231,7 +231,7 @@ def test_pools(tmp_path):
     assert sizes_of(0) == [64, 0], "graph memory"
     assert sizes(recording.all("Alloc")) == [1, 100 * MIB, 50 * MIB, 2 * MIB, 20 * MIB], "what is captured is no allocation"
     assert len(recording.all("Free")) == 5
-    # Nobody saw the last one's memory in the pool: NVML may have, since then.
+    # The pool's memory of the last one was not seen; NVML may have shown it later.
     assert readings[-1]["pool"] == default["pool"] and readings[-1]["reserved"] == 0
     assert readings[-1]["time"] - readings[-1]["since"] <= recording.all("Alloc")[-1]["end"]
     check_ledger(recording)

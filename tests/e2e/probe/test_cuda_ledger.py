@@ -146,7 +146,7 @@ def test_managed_memory_is_where_it_was_touched(balanced):
     }
     mib = {step: (managed // MIB, uvm // MIB) for step, (managed, uvm) in found.items()}
     assert mib == {"context": (0, 0), "touched": (64, 64), "second": (364, 20), "freed": (0, 20)}
-    # NVML counts it in no process, and the line that allocated it has it.
+    # NVML counts it for no process; the allocating line has it.
     (process,) = recording.report("second")["processes"]
     assert process["residual_bytes"] == 0
     lines = {r["path"][0]: r["bytes"] // MIB for r in recording.report("second", "--by", "line")["rows"]}

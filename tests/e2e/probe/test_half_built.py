@@ -94,7 +94,7 @@ def test_a_model_that_is_moved_half_way(tmp_path):
     )
     found = rows(tmp_path / "x.vram")
     assert found["parameter", "0.weight"] == 64 * 1000 * 8
-    # What it was before is there still; it has its name if the move took so long that a look came.
+    # The old allocation is still recorded. It has a name if the move took long enough for a scan.
     assert found["parameter", "1.weight"] in (1000 * 500 * 8, 1000 * 500 * (8 + 4))
     assert found["parameter", "2.weight"] == 500 * 8 * 4
 

@@ -27,7 +27,7 @@ def test_a_vfork_child_makes_no_file_and_ends_no_recording(tmp_path, words):
     files = run_both("vfork_exec", tmp_path, *words)
     assert len({f.pid for f in files}) == 3, "the parent, and the two that were executed"
     parent = max(files, key=lambda f: f.counts["BlockFree"])
-    # What a child does before there is a file is nobody's; later it is the shared memory's.
+    # Allocations of a child before the file exists are unowned; later ones belong to the shared memory.
     expected = 5 + 4 if words else 1 + 5 + 5
     assert (parent.counts["BlockAlloc"], parent.counts["BlockFree"]) == (expected, expected)
     assert parent.counts["Teardown"] == 1

@@ -22,8 +22,8 @@ PROGRAM = Path(__file__).resolve().parents[2] / "hosts" / "torch_processes.py"
 
 
 # A DataLoader does not join the threads that feed its workers' queues. One of them may drop the last reference to a
-# semaphore while the interpreter ends: it has unlinked the name then, and not told Python's resource tracker yet. This was
-# seen once, and read from CPython's source; nobody has made it happen on purpose.
+# semaphore while the interpreter ends: it has unlinked the name, but Python's resource tracker is not notified yet.
+# This was seen once and confirmed in CPython's source, but could not be reproduced.
 UNTOLD = re.compile(
     r".*resource_tracker: There appear to be 1 leaked semaphore objects.*\n  warnings\.warn\(.*\n"
     r".*resource_tracker: '/mp-\w+': \[Errno 2\] No such file or directory\n  warnings\.warn\(.*\n"

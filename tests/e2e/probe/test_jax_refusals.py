@@ -41,7 +41,7 @@ class Client:
 sys.modules["jax._src.xla_bridge"] = types.SimpleNamespace(_backends={{"cuda": Client()}})
 ctypes.CDLL({library!r})
 for _ in range(1000):
-    pass  # the interpreter comes round to what was asked of it
+    pass  # the interpreter processes the request
 """
 NEW = """
 class JaxRuntimeError(RuntimeError):

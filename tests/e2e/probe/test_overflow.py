@@ -174,7 +174,7 @@ def test_no_more_than_was_allowed(tmp_path, bound, served):
     done = run(tmp_path, PAST_THE_DEVICE, f"--overflow={bound}", "--no-report")
     assert done.stdout.startswith(f"{served} True"), done.stdout
     assert ("--overflow served no more: the bound that --overflow sets was reached" in done.stderr) == (served < 10)
-    # What the driver refused then stands in the recording as without --overflow.
+    # The recording contains the driver's failure as without --overflow.
     assert len(told(tmp_path, "--oom")["refusals"]) == min(1, 10 - served)
 
 

@@ -167,7 +167,7 @@ def test_nvtx_ranges_are_scopes(tmp_path):
         7: "plain",  # the other domain's range was ended around it
         8: "plain",
         9: "",
-        10: "",  # a range of the process is no scope
+        10: "",  # a range of the process is not a scope
         11: "",
         12: "with payload",
         13: "",

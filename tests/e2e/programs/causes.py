@@ -319,7 +319,7 @@ def run_each(names: list[str]) -> None:
             try:
                 run(name)
             except RuntimeError:
-                # Here, what the program's functions hold is there yet, as where nobody catches it.
+                # The memory of the program's functions is still allocated here, as for an uncaught error.
                 os._exit(3)
             os._exit(0)
         status = os.waitpid(child, 0)[1]

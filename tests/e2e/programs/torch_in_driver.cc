@@ -10,9 +10,9 @@
 #include <mutex>
 #include <vector>
 
-// PyTorch's CPU tensors in the memory of a driver, for machines without a GPU: a caching allocator
-// that cuts segments as PyTorch's does on a GPU, tells of blocks and of giving up as that one does,
-// and makes the addresses that a stand-in driver gives readable.
+// Puts PyTorch's CPU tensors into the memory of a driver, for machines without a GPU. It is a
+// caching allocator that cuts segments like PyTorch's, reports blocks and failures like that one,
+// and makes the addresses of a fake driver readable.
 extern "C" {
 int cuInit(unsigned flags);
 int cuDevicePrimaryCtxRetain(void** context, int device);
@@ -186,7 +186,7 @@ class InDriver : public c10::Allocator {
 
 }  // namespace
 
-// From here on CPU tensors stand in the driver's memory. What is free of it is told.
+// From here on CPU tensors are in the driver's memory. Its free memory is reported.
 extern "C" size_t most_bytes() {
   c10::SetCPUAllocator(&InDriver::The(), 1);
   size_t free_bytes = 0;

@@ -91,7 +91,7 @@ assert torch.equal(early, torch.arange(1000.0))
 one.yield_memory(); assert one.yield_memory() == 0
 one.restore(); one.restore()
 assert torch.equal(early, torch.arange(1000.0)) and one.bytes_away == 0
-# Away through one, and back through another that took less: each has its own.
+# Moved away by one and back by another that moved less: each restores its own.
 first, second = courtesy(), courtesy()
 first.yield_memory()
 third = torch.ones(10)
@@ -120,7 +120,7 @@ gc.collect()
 assert watch() is None
 one.restore()
 assert torch.equal(keep, torch.arange(10.0))
-# A Courtesy that nobody has any more still holds what it took.
+# A deleted Courtesy still keeps the moved memory.
 courtesy().yield_memory()
 gc.collect()
 (lost,) = _courtesy._holding

@@ -85,7 +85,7 @@ say(column.to_pylist() == [row["module"] for row in rows])
 batches += list(reader)
 say([len(batches) > 1, sum(len(batch) for batch in batches)])
 other = vramscope.read(FILE)
-kept = other.table("sites").__arrow_c_stream__()  # nobody takes it
+kept = other.table("sites").__arrow_c_stream__()  # never consumed
 gone = weakref.ref(other.table("sites")._held)
 del kept
 gc.collect()

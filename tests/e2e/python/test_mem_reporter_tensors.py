@@ -270,7 +270,7 @@ print("==")
 x = torch.ones(6, requires_grad=True)
 h = x * 2
 def alone():
-    # Held by a cycle that nobody has, and by what is no variable of Python.
+    # Held by an unreachable cycle, and by a holder that is not a Python variable.
     cycle = Trainer()
     cycle.me, cycle.kept = cycle, torch.ones(9)
     return weakref.ref(cycle.kept)

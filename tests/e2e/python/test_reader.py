@@ -260,7 +260,7 @@ def children():
 before = children()
 for setting in (
     lambda: None,
-    lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),  # somebody else waits for our child
+    lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),  # other code waits for our child
     lambda: signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)),
     lambda: [os.close(0), os.close(2)],
 ):

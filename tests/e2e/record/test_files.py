@@ -274,7 +274,7 @@ def test_what_is_written_is_for_this_user_alone(tmp_path, umask):
     assert (tmp_path / "e.vram.d").stat().st_mode & 0o777 == 0o700
 
 
-# ---- what somebody sent ---------------------------------------------------------------------------------------
+# ---- received files -------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -94,7 +94,7 @@ def test_a_kill_costs_no_thread_more_than_a_record(tmp_path, number):
     kind = ("program", "launcher", "both")[number % 3]
     program = None
     try:
-        if rng.random() < 0.8:  # else at any moment of its beginning
+        if rng.random() < 0.8:  # otherwise at any moment of its start
             while not truth.exists() and launcher.poll() is None:
                 time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.04))
@@ -130,7 +130,7 @@ def test_a_kill_costs_no_thread_more_than_a_record(tmp_path, number):
                     command = (process / "cmdline").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                # One that the launcher has just forked has its name.
+                # A process that the launcher has just forked has the launcher's name.
                 if str(truth).encode() in command:
                     kill(int(process.name))
                     await_end(int(process.name))

@@ -12,7 +12,7 @@ import pytest
 from places import FAKE, VRAMSCOPE
 from refusals import PRELUDE, record, report
 
-# A program that goes on when the report is there: whoever dies right after leaves it.
+# A program that continues after the report: its death right afterwards does not remove it.
 WAIT = """
 import time
 def wait_for_the_report():
@@ -89,7 +89,7 @@ def test_eight_forked_children_at_once(tmp_path):
         options=("--no-report",),
         total_mib=16384,
     )
-    # One at least; each says all that it knows, and what comes after it is told later.
+    # At least one report. Each is complete, and later failures are reported later.
     assert 1 <= len(refused_lines(done.stderr)) <= 8
     assert sorted(path.name for path in tmp_path.glob("x.oom-*")) == ["x.oom-1", "x.oom-2", "x.oom-3"]
     assert "8 requests were refused for good" in report(tmp_path)

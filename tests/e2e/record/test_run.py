@@ -137,7 +137,7 @@ def test_help_is_everywhere_and_fits_a_screen(words):
     assert "Usage: " + " ".join(["vramscope", *words]) in result.stdout
     assert not [line for line in lines if len(line) > 80]
     assert "" not in (lines[0], lines[-1]) and "\n\n\n" not in result.stdout
-    # What the argument parser knows, and nobody asked for.
+    # Options of the argument parser that are not used.
     assert not re.search("REQUIRED|Excludes|TEXT \\.\\.\\.", result.stdout)
     # How to find the other commands is not for those who have found one.
     assert ("explains a command" in result.stdout) == (words == [])

@@ -84,7 +84,7 @@ class Terminal:
         assert ready, self.output
         try:
             return os.read(self.fd, 65536)
-        except OSError:  # EIO: nobody has the other side open any more
+        except OSError:  # EIO: the other side is closed
             return b""
 
     def read_until(self, text: bytes) -> None:
@@ -124,7 +124,7 @@ def test_ctrl_c_ends_a_plain_program(tmp_path):
 
 
 def test_job_control_stops_and_continues_both(tmp_path):
-    # A group of its own, as a shell makes for a job, but not a session: there nobody could continue it.
+    # Its own process group, like a shell's job, but no new session, where it could not be continued.
     process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"), preexec_fn=os.setpgrp)
     child = until(lambda: child_of(process.pid))
     until(lambda: "sleep" in Path(f"/proc/{child}/comm").read_text())
@@ -205,7 +205,7 @@ def test_an_older_trace_does_not_stand_in_for_a_killed_run(tmp_path):
     process.kill()
     os.kill(child, signal.SIGKILL)
     process.communicate(timeout=60)
-    # Both are there: the name stands for the newer one, and the older goes when that is whole.
+    # Both exist: the name refers to the newer one, and the older one is removed when that is complete.
     assert (tmp_path / "x.vram.d").is_dir() and (tmp_path / "x.vram").exists()
     until(lambda: not Path(f"/proc/{child}").exists())
     for words in (["info", "x.vram"], ["finish", "--no-report", "x.vram"], ["info", "x.vram"]):

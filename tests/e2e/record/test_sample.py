@@ -169,7 +169,7 @@ def test_the_program_runs_as_without(machine, tmp_path):
         assert sampler.stdout.readline() == "ready\n"
         wait_until_listed(tmp_path / "t.vram", child_of(sampler.pid), CONTEXT + HELD)
         sampler.send_signal(signal.SIGTERM)
-        # Its input stays open: it must not end by itself.
+        # Its input stays open, so that it does not end early.
         sampler.wait(timeout=30)
     assert sampler.returncode == 128 + signal.SIGTERM
     assert rows(tmp_path / "t.vram")
@@ -193,7 +193,8 @@ def test_one_command_after_the_other(machine, tmp_path):
                 pid = child_of(shell, but=[pid for pid, _ in listed])
                 wait_until_listed(file, pid, CONTEXT + HELD)
                 listed.append((pid, time.monotonic_ns()))
-                # A list before this instant has it, and one behind: what is between two lists is anybody's.
+                # One process list before this instant contains it, and one after. Between two lists the owner is
+                # uncertain.
                 begun = process_lists(Path(machine["VRAMSCOPE_FAKE_BOOKS"]))
                 while process_lists(Path(machine["VRAMSCOPE_FAKE_BOOKS"])) < begun + 2:
                     time.sleep(0.01)

@@ -139,7 +139,7 @@ def test_a_recording_whose_program_was_killed(tmp_path):
         program = program_of(run)
         run.kill()
         run.wait()
-        # The program goes on without its launcher, and so does its recording.
+        # The program continues without its launcher, and so does its recording.
         done("snapshot", program, "-o", tmp_path / "y.vram")
         assert run.stdin is not None
         run.stdin.close()

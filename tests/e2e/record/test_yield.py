@@ -34,7 +34,7 @@ def test_all_memory_is_given_back_and_comes_again(machine):
         f"process {program.pid} (driver_steady) has yielded already: `vramscope resume {program.pid}`"
     )
 
-    # Another one takes the memory: there is no way back until it has gone.
+    # Another program takes the memory: restoring is impossible until it has ended.
     other = machine.start(record=False)
     hungry = machine.directory / "hungry.py"
     hungry.write_text(HUNGRY)

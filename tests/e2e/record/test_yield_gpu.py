@@ -27,7 +27,7 @@ assert cuda.cuCtxSetCurrent(context) == 0
 assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20)) == 0
 MIB = 1 << 20
 def take_all():
-    # Somebody else, who has all that is free until its input ends.
+    # Another program, which holds all free memory until its input ends.
     taker = subprocess.Popen([sys.executable, "-c", {hungry!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert taker.stdout.readline() == b"taken\\n"
     return taker
@@ -57,7 +57,7 @@ def test_a_process_yields_itself(machine):
         with vramscope.yield_gpu() as away:
             assert away.bytes == 582 * MIB, away.bytes
             assert away.seconds > 0 and not gc.isenabled()
-            counter.start()   # its calls wait, and go on
+            counter.start()   # its calls wait and then continue
             time.sleep(0.3)
             assert counter.is_alive()
         counter.join()

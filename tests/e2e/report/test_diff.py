@@ -65,7 +65,7 @@ for step in range(8):
     optimizer.zero_grad(set_to_none=True)
 recording.__exit__(None, None, None)
 """
-# Runs of the same program, of which there are 21 pairs.
+# Runs of the same program; there are 21 pairs.
 SAME = ("none", "again", "third", "fourth", "fifth", "sixth", "seventh")
 CHANGES = (*SAME, "batch", "sequence", "optimizer", "checkpoint", "wider", "leak", "hook")
 

@@ -28,7 +28,7 @@ def run(*command, **environment):
 def test_the_driver_example_balances_on_the_stand_in_gpu(tmp_path):
     trace, page = tmp_path / "driver.vram", tmp_path / "driver.html"
     machine = {"LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
-    # The stand-in runs no kernels, so there are no values to verify.
+    # The fake driver runs no kernels, so there are no values to verify.
     done = run(
         VRAMSCOPE, "run", "-o", trace, "--html", page, "--", DRIVER_EXAMPLE, "--no-verify", "--hold", "0.3", **machine
     )

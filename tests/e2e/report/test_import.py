@@ -252,7 +252,7 @@ def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
     assert "4096" in json.dumps(said)
     trace = imported(DATA / "torch_profiler.json", tmp_path)
     at_peak = {row["path"][0]: row["bytes"] for row in report(trace, "--by", "category")["rows"]}
-    # Reserved are 2048 bytes, of which 500 were allocated before the trace and 1024 in it.
+    # 2048 bytes are reserved; 500 of them were allocated before the trace and 1024 during it.
     assert sum(at_peak.values()) == 2048 and at_peak["fragmentation"] == 524
     lines = {row["path"][0]: row["bytes"] for row in report(trace, "--by", "line", "--where", "owner=PyTorch")["rows"]}
     assert lines["train.py:12 in step"] == 1024

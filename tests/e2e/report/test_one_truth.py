@@ -33,7 +33,7 @@ FIGURES = ("ledger_bytes", "nvml_bytes", "residual_bytes", "unbacked_bytes")
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 
-# FILE, and instants on the standard input: a list for each, of what every dimension says.
+# FILE, and instants on standard input: prints a list of the values of all dimensions for each.
 READER = """
 import json, sys, vramscope
 with vramscope.read(sys.argv[1]) as trace:

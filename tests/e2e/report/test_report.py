@@ -207,7 +207,7 @@ def test_repeated_layers_are_one_row_whatever_they_are_grouped_with():
     assert lines[at - 1][0] == "activation" and lines[at][2] == f"{mib[next(iter(mib))]:,.1f}"
     attention = next(line for line in lines[at:] if line[0] == "attention")
     assert attention[1] == f"{list(mib.values())[1]:,.1f}"
-    # A parameter says of its layer what is not said above it.
+    # The parameter adds what the layer above does not show.
     text = vramscope("report", recording, "--by", "module,parameter")
     assert re.search(r"^ +norm1 .*\n +\(none\) .*\n +(weight|bias) ", text, re.MULTILINE) and ".norm1.weight" not in text
 
@@ -326,7 +326,7 @@ def test_bad_input_is_one_line(trace, tmp_path, arguments, says):
 def test_an_error_drives_no_terminal(trace, tmp_path, locale):
     harm = "mark:n\x1b[2J\x07\x7f\u009b31m\r\nope \u00fc"
     error = vramscope("report", trace, "--at", harm, status=2, environment={"LC_ALL": locale})
-    # Whoever reads a pipe gets a name as it is, in any locale.
+    # A pipe receives the name unchanged, in any locale.
     assert "n?[2J???31m  ope \u00fc" in error and not set(error) & set("\x1b\x07\x7f\u009b\r")
 
 

@@ -251,7 +251,7 @@ for i in range(3):
     )
     assert [row["iteration"] for row in rows] == ["1", "2", "3"]
     check_late(said, rows)
-    # The data of the training has no name, and nobody gives it back: how much it is nobody knows.
+    # The training data have no name and are never freed, so their size is unknown.
     assert {row["before_recording"] for row in rows} == {""}
     assert re.search(r"Before recording\.+unknown\n", printed)
 

@@ -271,7 +271,7 @@ def test_modules_replaced_during_training(tmp_path):
         train()
         adapters = nn.ModuleDict()
         for i in range(5):
-            adapters[f"task{i}"] = nn.Linear(4, 4)  # no optimizer has it
+            adapters[f"task{i}"] = nn.Linear(4, 4)  # not in an optimizer
             optimizer.zero_grad()
             adapters[f"task{i}"](model(torch.randn(2, 16))).sum().backward()
             optimizer.step()
@@ -542,7 +542,7 @@ BLOCKS = """
         def __del__(self):
             torch.block(4000)
     kept = Kept()
-    def forward():  # no arguments: what its frame has first is nobody's
+    def forward():  # no arguments, so the first object of its frame has no name
         global kept
         model
         del kept

@@ -47,7 +47,7 @@ def test_the_reference_agrees_with_pytorch(tmp_path, weights):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same class for 2 of 2 pictures" in done.stdout
 
-    # One logit that is off by more than the tolerance is found, and so is one that is no number.
+    # The test finds a logit that differs by more than the tolerance, and one that is NaN.
     for wrong in (1e-2, float("nan")):
         values = numpy.load(logits)
         values[1, 999] += abs(values).max() * wrong

@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   Walk<<<1, 32>>>(steps, kSteps, out);
   Check(cudaDeviceSynchronize(), "Walk");
   std::this_thread::sleep_for(rest);
-  // The driver never shrinks it by itself; a new limit does.
+  // The driver shrinks it only when a new limit is set.
   Check(cudaDeviceSetLimit(cudaLimitStackSize, 1024), "cudaDeviceSetLimit");
   std::this_thread::sleep_for(rest);
   Walk<<<1, 32>>>(steps, kSteps, out);

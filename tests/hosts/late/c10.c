@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stand-in libc10.so for programs that load the probe late: what its own code and the other
-// stand-ins call by name, under the real names. It counts, so that a test sees that it was called.
+// A fake libc10.so for programs that load the probe late: the functions that its own code and the
+// other fakes call by name, under their real names. It counts, so that a test sees that it was
+// called.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

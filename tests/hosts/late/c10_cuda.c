@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stand-in libc10_cuda.so: it takes segments by cudaMalloc and reports the blocks that it cuts out
-// of them, both through its PLT.
+// A fake libc10_cuda.so: it allocates segments by cudaMalloc and reports the blocks in them, both
+// through its PLT.
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stand-in libcudart.so: it opens the driver at its first call and keeps the pointers, as the real
-// one does.
+// A fake libcudart.so: it opens the driver at its first call and keeps the pointers, like the real
+// one.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

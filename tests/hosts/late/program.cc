@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program in C++ that opens the probe when its own libraries are at work: PROBE DIRECTORY
-// [RECORDINGS]. With a number it makes so many recordings, beside a thread that goes on meanwhile,
-// and prints what the process holds after the tenth of them and after the last.
+// [RECORDINGS]. With a number it makes this many recordings beside a running thread, and prints the
+// memory of the process after the tenth and after the last one.
 #include <dirent.h>
 #include <dlfcn.h>
 
