@@ -327,10 +327,10 @@ def test_where_allocations_are_left_out_the_page_says_which_instant_it_shows(lar
     nearest = min(stated, key=lambda one: abs(one - at))
     browser.open(page, f"at={at}")
     said = "document.querySelector('.nearest').checkVisibility() && document.querySelector('.nearest').textContent"
-    assert browser.run(said) == (f"Not {at / 1e9:.9f} s, which was asked for: this page is exact at {len(stated):,} instants, "
-                                 f"of which {nearest / 1e9:.9f} s is the nearest.")
+    assert browser.run(said) == (f"The page shows {nearest / 1e9:.9f} s instead of {at / 1e9:.9f} s: it is the nearest of the {len(stated):,} "
+                                 "instants with exact figures.")
     assert f"@{int(data['start_ns']) + nearest}" in browser.run("document.querySelector('.instant b').title")
-    # The keys go from one to the next, and nothing is to be said.
+    # The arrow keys go from one exact instant to the next, without a note.
     browser.run("document.querySelector('canvas.timeline').focus()")
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
         browser.key(key)
