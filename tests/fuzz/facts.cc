@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "output/export/export.h"
 #include "output/answers.h"
+#include "output/export/export.h"
 #include "query/dimensions/report.h"
 #include "util/containers/intern_table.h"
 

@@ -31,9 +31,7 @@ class DeviceHeadline {
 
   // "Peak 12.0 GiB on GPU 0 at 15.9 s: activation 6.1 GiB (blocks.*), ...". `parts`: what the
   // device's bytes are, by category or owner; `gpus`: how many there are.
-  std::string Answer(const query::DeviceReport& device,
-                     const LedgerTree& parts,
-                     size_t gpus) const;
+  std::string Answer(const query::DeviceReport& device, const LedgerTree& parts, size_t gpus) const;
   void Add(const query::DeviceReport& device);
   bool HasAllocated(const query::DeviceReport& device) const {
     return query_.SelectsWholeDevices() && device.reserved_bytes > 0 && device.allocated_peak;
