@@ -22,9 +22,7 @@
 #include "pipeline/open_recording.h"
 #include "pipeline/session.h"
 #include "query/diff/diff.h"
-#include "query/diff/diff_ranks.h"
 #include "query/dimensions/report.h"
-#include "query/history/timelines.h"
 #include "util/number_text.h"
 #include "util/size_text.h"
 

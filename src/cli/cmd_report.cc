@@ -24,10 +24,9 @@
 #include "pipeline/open_recording.h"
 #include "pipeline/rank_files.h"
 #include "pipeline/session.h"
-#include "query/diff/ranks.h"
-#include "query/history/timelines.h"
+#include "query/diff/diff.h"
+#include "query/dimensions/report.h"
 #include "query/oom/out_of_memory.h"
-#include "query/oom/refusals.h"
 
 namespace vramscope::cli {
 namespace {

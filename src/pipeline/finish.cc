@@ -21,7 +21,7 @@
 #include "pipeline/oom_reports.h"
 #include "pipeline/open_recording.h"
 #include "pipeline/session.h"
-#include "query/diff/ranks.h"
+#include "query/diff/diff.h"
 #include "query/dimensions/report.h"
 #include "tables/reader.h"
 #include "trace/finished_content.h"

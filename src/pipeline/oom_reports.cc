@@ -9,7 +9,6 @@
 
 #include "output/answers.h"
 #include "query/oom/out_of_memory.h"
-#include "query/oom/refusals.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

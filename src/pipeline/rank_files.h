@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "query/diff/ranks.h"
+#include "query/diff/diff.h"
 #include "util/status.h"
 
 // The recordings of a program's ranks: files, and directories of such.

@@ -9,7 +9,7 @@
 #include "output/page/page_tables.h"
 #include "output/results/json_parts.h"
 #include "query/by_category.h"
-#include "query/oom/refusals.h"
+#include "query/oom/out_of_memory.h"
 
 namespace vramscope::output {
 namespace {

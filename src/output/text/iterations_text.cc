@@ -12,7 +12,7 @@
 #include "output/names.h"
 #include "output/text/text_parts.h"
 #include "query/by_category.h"
-#include "query/report/fold_modules.h"
+#include "query/report/report_parts.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 

@@ -11,7 +11,7 @@
 
 #include "format/memory_words.h"
 #include "output/names.h"
-#include "query/report/unexplained.h"
+#include "query/core/residual.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/utf8.h"

@@ -9,7 +9,6 @@
 
 #include "query/core/aggregator.h"
 #include "query/core/sweep.h"
-#include "query/dimensions/device_names.h"
 #include "query/dimensions/texts.h"
 #include "tables/imported.h"
 #include "tables/row_of.h"

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "query/dimensions/report.h"
+#include "query/results.h"
 #include "tables/recording.h"
 
 // NVML's figures against the ledger's.
@@ -54,5 +56,11 @@ class DeviceSamples {
   std::vector<const tables::SampleRow*> samples_;
   std::vector<int64_t> changes_ns_;
 };
+
+// Of the whole recording, in order of time.
+std::vector<Unexplained> FindUnexplained(const tables::Recording& recording);
+
+// "+256.0 MiB since 5.20 s, at cuLaunchKernel in cm.py:8: no known cause"
+std::string UnexplainedText(const tables::Recording& recording, const Unexplained& unexplained);
 
 }  // namespace vramscope::query

@@ -10,9 +10,7 @@
 #include <utility>
 
 #include "query/core/residual.h"
-#include "query/diff/diff_callers.h"
-#include "query/diff/diff_causes.h"
-#include "query/diff/diff_growth.h"
+#include "query/diff/diff_parts.h"
 #include "query/diff/diff_side.h"
 #include "util/size_text.h"
 

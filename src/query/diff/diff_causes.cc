@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_causes.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,9 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "query/diff/diff_group.h"
-#include "query/diff/diff_growth.h"
-#include "query/diff/diff_scale.h"
+#include "query/diff/diff_parts.h"
 #include "query/dimensions/fold_names.h"
 #include "util/size_text.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_growth.h"
-
 #include <algorithm>
 #include <set>
+
+#include "query/diff/diff_parts.h"
 
 namespace vramscope::query {
 namespace {

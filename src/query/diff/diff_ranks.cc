@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_ranks.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "query/core/residual.h"
+#include "query/diff/diff.h"
 #include "query/diff/diff_side.h"
 #include "util/size_text.h"
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "query/diff/diff_ranks.h"
 #include "query/testing/random_recording.h"
 #include "tables/imported.h"
 

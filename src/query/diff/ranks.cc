@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/ranks.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -12,8 +10,9 @@
 #include "query/core/instant.h"
 #include "query/core/live_set.h"
 #include "query/core/peaks.h"
-#include "query/dimensions/device_names.h"
-#include "query/history/timelines.h"
+#include "query/diff/diff.h"
+#include "query/dimensions/report.h"
+#include "query/dimensions/texts.h"
 
 namespace vramscope::query {
 namespace {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of one program, each with a recording of its own.
-#include "query/diff/ranks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "query/diff/diff.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {

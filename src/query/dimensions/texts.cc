@@ -5,7 +5,6 @@
 #include <bit>
 #include <utility>
 
-#include "query/dimensions/device_names.h"
 #include "tables/row_of.h"
 #include "util/number_text.h"
 

@@ -5,15 +5,48 @@
 #include <string>
 #include <vector>
 
+#include "format/enums.h"
 #include "query/dimensions/cells.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/iteration_times.h"
 #include "query/dimensions/report.h"
 #include "tables/recording.h"
+#include "tables/row_of.h"
 
 // What reports print of a row, by dimension: the one place where ids become words. Reports, exports
 // and the page's data take their words from here, so that they are the same ones.
 namespace vramscope::query {
+
+// "gpu", "host" or "cpu".
+inline const char* DeviceKindName(tables::DeviceKind kind) {
+  switch (kind) {
+    case tables::DeviceKind::kGpu:
+      return "gpu";
+    case tables::DeviceKind::kHost:
+      return "host";
+    case tables::DeviceKind::kCpu:
+      break;
+  }
+  return "cpu";
+}
+
+// "gpu0", "host", "cpu"; `index` is NVML's.
+inline std::string DeviceMark(tables::DeviceKind kind, int32_t index) {
+  const std::string name = DeviceKindName(kind);
+  return kind == tables::DeviceKind::kGpu ? name + std::to_string(index) : name;
+}
+
+// NVML's number.
+inline int32_t DeviceIndex(const tables::Recording& recording, tables::DeviceId device) {
+  const std::vector<tables::DeviceRow>& devices = recording.tables().devices;
+  return device.value != 0 && device.value < devices.size() ? devices[device.value].index
+                                                            : format::kNoDevice;
+}
+
+// 0 for no process.
+inline uint32_t PidOf(const tables::Recording& recording, tables::ProcessId process) {
+  return RowOf(recording.tables().processes, process).pid;
+}
 
 // Remembers what it looked up: each thread has its own.
 class DimensionTexts {

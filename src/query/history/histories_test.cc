@@ -16,7 +16,6 @@
 #include "query/core/peaks.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/report.h"
-#include "query/history/timelines.h"
 #include "query/keywords/keywords.h"
 #include "query/testing/random_recording.h"
 #include "util/size_text.h"

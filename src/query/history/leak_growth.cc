@@ -15,7 +15,7 @@
 #include "query/core/live_set.h"
 #include "query/core/parallel.h"
 #include "query/dimensions/iteration_times.h"
-#include "query/history/leak_groups.h"
+#include "query/history/leak_parts.h"
 
 namespace vramscope::query {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/history/model_use.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +6,7 @@
 #include "query/dimensions/fold_names.h"
 #include "query/dimensions/iteration_times.h"
 #include "query/dimensions/report.h"
+#include "query/history/leak_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {

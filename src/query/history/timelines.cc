@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's history by category, in their order, bottom first, the driver's above them; what has
 // no category by owner and part, and on top what belongs to none of the recorded processes.
-#include "query/history/timelines.h"
-
 #include <algorithm>
 #include <climits>
 #include <iterator>

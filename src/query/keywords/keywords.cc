@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/texts.h"
 
 namespace vramscope::query {
 namespace {

@@ -13,9 +13,6 @@
 #include "query/core/parallel.h"
 #include "query/core/residual.h"
 #include "query/dimensions/texts.h"
-#include "query/oom/out_of_memory_advice.h"
-#include "query/oom/refusals.h"
-#include "query/oom/xla_pool.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/oom/out_of_memory_advice.h"
-
 #include <algorithm>
 #include <string_view>
 
-#include "query/oom/xla_pool.h"
+#include "query/oom/out_of_memory.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {

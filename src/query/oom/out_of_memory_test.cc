@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "query/oom/refusals.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {

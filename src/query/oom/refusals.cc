@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/oom/refusals.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "query/core/parallel.h"
 #include "query/dimensions/cells.h"
+#include "query/oom/out_of_memory.h"
 
 namespace vramscope::query {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/cached.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -10,6 +8,7 @@
 #include "query/core/parallel.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/texts.h"
+#include "query/report/report_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Segments of PyTorch's made by hand, in which the last request found no room.
-#include "query/report/cached.h"
-
 #include <gtest/gtest.h>
 
+#include "query/report/report_parts.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {

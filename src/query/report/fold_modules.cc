@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/fold_modules.h"
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "query/dimensions/fold_names.h"
+#include "query/report/report_parts.h"
 
 namespace vramscope::query {
 namespace {

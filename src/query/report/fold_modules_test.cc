@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/fold_modules.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "query/report/report_parts.h"
 
 namespace vramscope::query {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/invariants.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -11,7 +9,7 @@
 #include "query/core/instant.h"
 #include "query/core/live_set.h"
 #include "query/core/residual.h"
-#include "query/report/unexplained.h"
+#include "query/report/report_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {

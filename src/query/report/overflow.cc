@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/dimensions/overflow.h"
-
 #include <algorithm>
 #include <map>
 
@@ -8,6 +6,7 @@
 #include "query/core/live_set.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/cells.h"
+#include "query/dimensions/report.h"
 #include "query/dimensions/texts.h"
 
 namespace vramscope::query {

@@ -12,12 +12,8 @@
 #include "query/core/live_set.h"
 #include "query/core/peaks.h"
 #include "query/core/residual.h"
-#include "query/dimensions/overflow.h"
 #include "query/dimensions/texts.h"
-#include "query/report/cached.h"
-#include "query/report/invariants.h"
-#include "query/report/tops.h"
-#include "query/report/unexplained.h"
+#include "query/report/report_parts.h"
 
 namespace vramscope::query {
 namespace {
