@@ -373,12 +373,9 @@ void RegisterReport(CLI::App& app, int* exit_code) {
           "of each")
       ->option_text("WHEN")
       ->allow_extra_args(false);
-  std::string dimensions;
-#define VRAMSCOPE_DIMENSION(dimension, text)    \
-  dimensions += dimensions.empty() ? "" : ", "; \
-  dimensions += text;
-#include "query/dimensions/dimensions.def"
-  report->add_option("--by", arguments->by, "Group by dimensions, outermost first: " + dimensions)
+  report
+      ->add_option("--by", arguments->by,
+                   "Group by dimensions, outermost first: " + query::DimensionNames())
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);
   report->add_option("--where", arguments->where, "Only rows of that value; can be repeated")

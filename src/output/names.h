@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 
 // Devices, processes, frames and stacks by the names that people and other programs read.
 namespace vramscope::output {

@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
-#include "query/dimensions/texts.h"
 #include "query/results.h"
 #include "read/answers.h"
 

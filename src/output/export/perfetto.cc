@@ -17,8 +17,8 @@
 #include "output/export/proto.h"
 #include "output/names.h"
 #include "query/core/sweep.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
-#include "query/dimensions/texts.h"
 #include "util/utf8.h"
 
 namespace vramscope::output {
@@ -361,9 +361,10 @@ class PerfettoExporter {
                                           {query::Dimension::kModule, "module"},
                                           {query::Dimension::kLine, "line"},
                                           {query::Dimension::kOwner, "owner"}}) {
-      if (dimension != query::Dimension::kLine && !texts_.HasName(dimension, site, nullptr))
+      const uint64_t id = texts_.Id(dimension, site, nullptr);
+      if (dimension != query::Dimension::kLine && !query::DimensionValues::IsName(dimension, id))
         continue;
-      const std::string text = texts_.Of(dimension, site, nullptr);
+      const std::string text = texts_.Text(dimension, id);
       known.annotations.emplace_back(Word(word), writer_.Intern(interned::kTexts, text));
       if (name.empty())
         name = text;
@@ -387,7 +388,7 @@ class PerfettoExporter {
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
-  query::DimensionTexts texts_;
+  query::DimensionValues texts_;
   query::ShownStacks stacks_;
   Writer writer_;
   std::vector<uint64_t> devices_;           // tracks

@@ -13,7 +13,7 @@ namespace vramscope::query {
 //   free   |##|      |######|    |#########|  one figure, wherever the gaps are: never below 0
 //
 // Free bytes stand under the segment's site, with its part in use while anything is used
-// (FreeSite() of query/dimensions/texts.h). Memory without device memory below it (an unbacked
+// (FreeSite() of query/dimensions/dimensions.h). Memory without device memory below it (an unbacked
 // site) is in neither sum. viewer/src/ledger.js has the same rules for the page, and
 // tests/e2e/report/test_one_truth.py compares them.
 struct SegmentState {

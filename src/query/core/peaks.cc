@@ -9,7 +9,7 @@
 
 #include "query/core/aggregator.h"
 #include "query/core/sweep.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/imported.h"
 #include "tables/row_of.h"
 #include "util/budget.h"
@@ -278,14 +278,14 @@ util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recordin
 util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording& recording,
                                                         const ReportQuery& query) {
   for (const ReportQuery::Where& where : query.where) {
-    if (DimensionTexts::IsOfRows(where.dimension)) {
+    if (DimensionValues::IsOfRows(where.dimension)) {
       return util::Status::Error(std::string("--at own-peak does not go with --where ") +
                                  DimensionName(where.dimension) +
                                  ": use a dimension that does not change with time");
     }
   }
   const tables::Tables& tables = recording.tables();
-  const DimensionTexts texts(recording, query.own);
+  const DimensionValues texts(recording, query.own);
   util::Budget budget(tables.session.file_bytes, kTextBaseBytes, kTextBytesPerFileByte);
   Aggregator aggregator(recording, texts, query, &budget);
   const Cells cells(recording, [&](const tables::SiteRow& site) {

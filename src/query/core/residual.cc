@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "format/memory_words.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/row_of.h"
 #include "util/size_text.h"
 
@@ -167,7 +167,7 @@ const tables::ProcessSampleRow* DeviceSamples::AtProcess(tables::AccountId accou
 namespace {
 
 // "cm.py:8", or the innermost function of a native stack.
-std::string WhereText(const DimensionTexts& texts, const tables::SiteRow& site) {
+std::string WhereText(const DimensionValues& texts, const tables::SiteRow& site) {
   if (site.stack.value == 0 && site.native_stack.value == 0)
     return {};
   return texts.Of(site.stack.value != 0 ? Dimension::kLine : Dimension::kNative, site, nullptr);
@@ -192,7 +192,7 @@ std::vector<Unexplained> FindUnexplained(const tables::Recording& recording) {
     entry.bytes = step.bytes;
     entry.since_ns = step.time_ns;
     entry.near = std::string(recording.string(site.trigger));
-    const std::string where = WhereText(DimensionTexts(recording), site);
+    const std::string where = WhereText(DimensionValues(recording), site);
     if (!where.empty())
       entry.near += " in " + where;
     found.push_back(std::move(entry));

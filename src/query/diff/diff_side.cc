@@ -9,10 +9,10 @@
 #include "query/core/instant.h"
 #include "query/core/parallel.h"
 #include "query/core/peaks.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/fold_names.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/iteration_times.h"
-#include "query/dimensions/texts.h"
 #include "tables/imported.h"
 #include "tables/row_of.h"
 #include "util/size_text.h"
@@ -155,7 +155,7 @@ class KeyMaker {
   }
 
   const tables::Recording& recording_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
   DiffWords& words_;
   DiffSide& side_;
   std::vector<uint32_t> strings_;  // by StringId: word + 1

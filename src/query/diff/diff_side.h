@@ -13,7 +13,7 @@
 
 #include "query/core/live_set.h"
 #include "query/diff/diff.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/recording.h"
 #include "util/status.h"
 

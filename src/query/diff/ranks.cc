@@ -11,8 +11,8 @@
 #include "query/core/live_set.h"
 #include "query/core/peaks.h"
 #include "query/diff/diff.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 
 namespace vramscope::query {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -37,6 +37,19 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
   site.thread = {};
   site.phase = format::Phase::kNone;
   return site;
+}
+
+tables::StringId PyTorchOwner(const tables::Recording& recording) {
+  tables::StringId last;
+  for (const tables::SiteRow& site : recording.tables().sites) {
+    // Neighbours mostly have one owner.
+    if (site.owner == last)
+      continue;
+    last = site.owner;
+    if (recording.string(last) == "PyTorch")
+      return last;
+  }
+  return {};
 }
 
 AllocatedRule::AllocatedRule(const tables::Tables& tables) : accounts_(tables.accounts.size()) {
@@ -88,13 +101,13 @@ Cells::Cells(const tables::Recording& recording,
 }
 
 Cells::Cells(const tables::Recording& recording, Dimension by) {
-  const DimensionTexts texts(recording);
+  const DimensionValues values(recording);
   std::map<uint64_t, uint32_t> by_number;
   std::map<std::string, uint32_t> by_text;
   Fill(recording, [&](const tables::SiteRow& site) {
-    const auto [known, added] = by_number.try_emplace(texts.Number(by, site, nullptr), 0);
+    const auto [known, added] = by_number.try_emplace(values.Id(by, site, nullptr), 0);
     if (added) {
-      std::string text = texts.Of(by, site, nullptr);
+      std::string text = values.Of(by, site, nullptr);
       const auto [group, is_new] = by_text.try_emplace(text, static_cast<uint32_t>(groups_.size()));
       if (is_new)
         groups_.push_back(std::move(text));

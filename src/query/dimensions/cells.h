@@ -27,6 +27,10 @@ constexpr bool IsFree(format::Part part) {
          part == format::Part::kGraphPool || part == format::Part::kGraphCached;
 }
 
+// The owner of what PyTorch's caching allocator keeps; 0 where the recording has none. Owners are
+// compared by id.
+tables::StringId PyTorchOwner(const tables::Recording& recording);
+
 // "allocated" and "reserved" as PyTorch means them (torch.cuda.memory_allocated, memory_reserved).
 class AllocatedRule {
  public:

@@ -15,13 +15,35 @@
 // The questions of a recording; results.h has the answers.
 namespace vramscope::query {
 
-// Dimensions by which rows can be grouped and filtered, by their contract names.
+// Dimensions by which rows can be grouped and filtered. dimensions.cc defines what each of them is.
 enum class Dimension : uint8_t {
-#define VRAMSCOPE_DIMENSION(name, text) k##name,
-#include "query/dimensions/dimensions.def"
+  kHost,
+  kDevice,
+  kProcess,
+  kRank,
+  kThread,
+  kStream,
+  kOwner,
+  kAllocator,
+  kApi,
+  kCategory,
+  kModule,
+  kClass,
+  kParameter,
+  kPhase,
+  kIteration,
+  kLine,
+  kPython,
+  kNative,
+  kTag,
+  kCommunicator,
+  kSizeClass,
+  kLifetime,
 };
 inline constexpr size_t kDimensionCount = static_cast<size_t>(Dimension::kLifetime) + 1;
 const char* DimensionName(Dimension dimension);
+// "host, device, process, ...".
+std::string DimensionNames();
 // The dimension of that name, or an error that lists the names that exist.
 util::Result<Dimension> ParseDimension(const std::string& name);
 // Adds the dimension of that name; an error where it is there already.

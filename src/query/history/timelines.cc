@@ -11,8 +11,8 @@
 
 #include "query/core/residual.h"
 #include "query/core/sweep.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {
@@ -328,7 +328,7 @@ util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& rec
 util::Result<std::vector<Timeline>> MakeTimelinesBy(const tables::Recording& recording,
                                                     size_t buckets,
                                                     Dimension by) {
-  if (DimensionTexts::IsOfRows(by)) {
+  if (DimensionValues::IsOfRows(by)) {
     return util::Status::Error(std::string("a timeline cannot be stacked by ") + DimensionName(by) +
                                ": use category, module, line, phase, owner or "
                                "another that does not change with time");

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 
 namespace vramscope::query {
 namespace {

@@ -12,7 +12,7 @@
 #include "query/core/live_set.h"
 #include "query/core/parallel.h"
 #include "query/core/residual.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -60,7 +60,11 @@ struct Sum {
 class Explainer {
  public:
   Explainer(const tables::Recording& recording, const Refusal& refusal)
-      : recording_(recording), tables_(recording.tables()), texts_(recording), times_(tables_) {
+      : recording_(recording),
+        tables_(recording.tables()),
+        texts_(recording),
+        times_(tables_),
+        pytorch_(PyTorchOwner(recording)) {
     out_.refusal = refusal;
     const tables::AccountRow& account = RowOf(tables_.accounts, refusal.account);
     out_.device = account.device;
@@ -218,7 +222,7 @@ class Explainer {
     }
     if (category == Category::kGradient && number >= 0 && number < iteration_)
       facts_.old_gradient_bytes += leaf.bytes;
-    if (recording_.string(leaf.site.owner) != "PyTorch")
+    if (leaf.site.owner.value == 0 || leaf.site.owner != pytorch_)
       return;
     if (category == Category::kFragmentation)
       facts_.torch_fragmentation_bytes += leaf.bytes;
@@ -417,9 +421,10 @@ class Explainer {
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
   IterationTimes times_;
-  int64_t iteration_ = -1;  // that the refusal is in
+  const tables::StringId pytorch_;  // the owner; 0: none
+  int64_t iteration_ = -1;          // that the refusal is in
   std::set<uint32_t> kept_lines_;
   std::map<std::string, Sum> holders_, categories_, layers_, lines_;
   std::map<std::string, std::map<std::pair<std::string, std::string>, Sum>> parts_of_holders_;

@@ -2,7 +2,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "query/oom/out_of_memory.h"
 #include "util/size_text.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "query/core/parallel.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
-#include "query/dimensions/texts.h"
 #include "query/report/report_parts.h"
 #include "tables/row_of.h"
 
@@ -166,7 +166,7 @@ class CachedFinder {
       return;
     out_.request_bytes = first->bytes;
     const tables::FrameId line =
-        DimensionTexts(recording_).LineOf(RowOf(tables_.sites, first->site));
+        DimensionValues(recording_).LineOf(RowOf(tables_.sites, first->site));
     out_.place = line.value == 0 ? "" : FormatFrame(recording_, line);
   }
 
@@ -245,10 +245,13 @@ util::Result<std::vector<CachedMemory>> FindCached(const tables::Recording& reco
     uint64_t held = 0, free = 0;
   };
   const tables::Tables& tables = recording.tables();
+  const tables::StringId pytorch = PyTorchOwner(recording);
+  if (pytorch.value == 0)
+    return std::vector<CachedMemory>();
   std::map<uint32_t, OfAccount> accounts;
   for (uint32_t i = 1; i < live.segments.size(); ++i) {
     const tables::SiteRow& site = RowOf(tables.sites, tables.segments[i].site);
-    if (live.segments[i].HeldBytes() == 0 || recording.string(site.owner) != "PyTorch")
+    if (live.segments[i].HeldBytes() == 0 || site.owner != pytorch)
       continue;
     OfAccount& of = accounts[site.account.value];
     of.segments.push_back(i);

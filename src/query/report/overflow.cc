@@ -6,8 +6,8 @@
 #include "query/core/live_set.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/cells.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 
 namespace vramscope::query {
 namespace {
@@ -157,7 +157,7 @@ class Describer {
 
  private:
   const tables::Recording& recording_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
 };
 
 }  // namespace

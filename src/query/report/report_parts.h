@@ -11,8 +11,8 @@
 
 #include "query/core/instant.h"
 #include "query/core/live_set.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "tables/recording.h"
 #include "util/budget.h"
 #include "util/status.h"
@@ -26,7 +26,7 @@ namespace vramscope::query {
 class Tops {
  public:
   // The budget is charged for texts, those of whole stacks too, which JSON has.
-  Tops(const tables::Recording& recording, const DimensionTexts& texts, util::Budget* budget)
+  Tops(const tables::Recording& recording, const DimensionValues& texts, util::Budget* budget)
       : recording_(recording), texts_(texts), stacks_(recording), budget_(*budget) {}
 
   void Add(const Leaf& leaf);
@@ -67,7 +67,7 @@ class Tops {
   void Charge(std::string_view text) const;
 
   const tables::Recording& recording_;
-  const DimensionTexts& texts_;
+  const DimensionValues& texts_;
   ShownStacks stacks_;
   util::Budget& budget_;
   std::map<tables::DeviceId, DeviceSums> devices_;

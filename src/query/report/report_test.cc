@@ -189,6 +189,13 @@ TEST_F(ReportTest, TagThatReadsNone_Rows_AreNotThoseWithoutATag) {
   EXPECT_EQ(report.rows[1].nameless, 0u);
 }
 
+TEST_F(ReportTest, ConditionNone_Rows_AreThoseWithoutATag) {
+  builder_.tables.sites[parameter_.value].tag = builder_.Text("(none)");
+  query_.where = {{Dimension::kTag, "(none)"}};
+  EXPECT_THAT(Lines(Of("@400", {Dimension::kTag})),
+              ElementsAre("(none): 1300 x 2", "(none): 40 x 0"));
+}
+
 TEST_F(ReportTest, IterationIsThatOfTheAllocation) {
   builder_.tables.iterations = {{process_, 0, 290, 305}, {process_, 1, 305, 308}};
   EXPECT_THAT(
