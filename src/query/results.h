@@ -15,8 +15,8 @@
 #include "tables/ids.h"
 #include "tables/rows.h"
 
-// The answers of results.def as structs, and their fields as constants: whoever writes them walks
-// over the fields, and knows the forms below and no field.
+// The answers of results.def as structs, and their fields as constants. A writer iterates over the
+// fields. It has code for each form below, and for no single field.
 //
 //   form                          JSON                          column of a table
 //   number, bool, std::string     itself                        itself

@@ -51,7 +51,7 @@ struct RankRecording {
 // The ranks within a recording whose processes allocated, by number; of fewer than two the
 // recording is one.
 std::vector<RankRecording> RanksIn(const std::string& file, const tables::Recording& recording);
-// From so many on their medians are compared: an outlier among them can be told.
+// From this number of ranks on, medians are compared and an outlier can be recognized.
 inline constexpr size_t kFewestForOutlier = 3;
 
 // Compares the rank with the median peak of A with that of B. A rank that is far from its median is
@@ -62,12 +62,12 @@ util::Result<Diff> MakeRanksDiff(const std::vector<RankRecording>& a,
                                  size_t* compared_a,
                                  size_t* compared_b);
 
-// Puts many processes of one program, from one recording or a thousand, into one answer: each at
-// the highest instant of its device; ranks that share a device, each at its own. Takes one
-// recording after the other, each of which may be closed afterwards.
+// Puts many processes of one program, from one recording or a thousand, into one answer. Each is
+// shown at the highest instant of its device; ranks that share a device, each at its own. Takes one
+// recording after the other; the caller may close each after Add().
 class RankFold {
  public:
-  // `stretches`: into how many a rank's history is cut; 0: none is told.
+  // `stretches`: the number of pieces of a rank's history; 0: no history.
   explicit RankFold(size_t stretches = 0) : stretches_(stretches) {}
   util::Status Add(const std::string& file, const tables::Recording& recording);
   RankReport Finish() &&;

@@ -34,7 +34,7 @@ struct Comparison {
   uint64_t threshold_bytes = 0;
   uint64_t driver_threshold_bytes = 0;
 
-  // B's line where it has it, since B is what people have before them.
+  // B's line if B has one, since its source is the current one.
   const std::string& Line(uint32_t place) const;
 };
 
@@ -49,8 +49,8 @@ std::vector<std::string> FindCauses(Comparison* comparison);
 // "activations", "optimizer state".
 const char* CategoryWords(format::Category category);
 
-// Who calls the line of these rows: the frames of the user's own code at which their stacks part,
-// that with the largest change first. Empty where all of them are called alike.
+// The callers of the line of these rows: the frames of the user's own code at which their stacks
+// part, the largest change first. Empty if all stacks are the same.
 std::vector<DiffCaller> CallersOf(const Comparison& comparison, const std::vector<DiffKey>& keys);
 
 // What grows from the end of one iteration to the next.
@@ -62,7 +62,7 @@ struct KeyGrowth {
 // What grew between all the iterations looked at, in `side` more than in `other`.
 std::vector<KeyGrowth> GrowingMore(const DiffSide& side, const DiffSide& other);
 
-// What grew between all of them in both alike: by the smaller rate.
+// What grew between all of them in both recordings, by the smaller rate.
 std::vector<KeyGrowth> GrowingInBoth(const DiffSide& a, const DiffSide& b);
 
 struct KeptMore {
@@ -73,8 +73,8 @@ struct KeptMore {
 // What is alive at the end of the last iteration looked at, in `side` in more allocations.
 std::vector<KeptMore> KeptBeyondIteration(const DiffSide& side, const DiffSide& other);
 
-// Which iterations to look at of so many that both have: all that are needed to tell growth from a
-// cache that fills.
+// The iterations to look at, if both recordings have `count`: as many as are needed to distinguish
+// growth from a cache that fills.
 std::vector<int64_t> IterationsToCompare(int64_t count);
 
 // What a forward allocates is larger, or smaller, by one factor throughout.
@@ -129,8 +129,8 @@ struct DiffGroup {
   std::string Line(const Comparison& comparison) const;
   // " of blocks.[0-3] x4", or nothing.
   std::string OfModules() const;
-  // "activations of encoder grew by 8.00 MiB" of the main category; "is gone" and "appeared" are
-  // said of what the other recording never allocated.
+  // "activations of encoder grew by 8.00 MiB", of the main category. "is gone" and "appeared" mean
+  // that the other recording never allocated it.
   std::string Change(const Comparison& comparison) const;
   // " (inputs +2.00 MiB)": the other categories; nothing where there are none.
   std::string OtherCategories() const;

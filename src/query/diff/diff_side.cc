@@ -261,7 +261,7 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
                           : ": nothing was allocated in this recording, so there is nothing to "
                             "compare; CPU tensors are recorded with `vramscope run --cpu`"));
   }
-  // GPUs, else the CPU's tensors, else pinned memory.
+  // GPUs if there are any; otherwise CPU tensors; otherwise pinned memory.
   const auto has = [&](DeviceKind kind) {
     return std::any_of(found.begin(), found.end(), [&](const auto& d) { return d.kind == kind; });
   };

@@ -48,7 +48,7 @@ util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants&
   return found;
 }
 
-// GPUs, else the CPU's tensors.
+// GPUs if there are any, otherwise CPU tensors.
 DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
   for (const auto& [key, rank] : found) {
     if (tables.devices[key.second].kind == DeviceKind::kGpu)
@@ -329,7 +329,7 @@ RankReport RankFold::Finish() && {
 
 util::Result<RankReport> RanksWithin(const tables::Recording& recording) {
   std::set<int32_t> numbers;
-  for (size_t i = 1; i < recording.tables().processes.size(); ++i)  // row 0 is no process
+  for (size_t i = 1; i < recording.tables().processes.size(); ++i)  // row 0 means "none"
     numbers.insert(recording.tables().processes[i].rank);
   numbers.erase(-1);
   if (numbers.size() < 2)

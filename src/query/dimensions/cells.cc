@@ -79,7 +79,7 @@ bool AllocatedRule::IsAllocated(const tables::SiteRow& site) const {
       !accounts_[account].is_process || !IsUse(part) ||
       format::PartCategory(part) == Category::kDriver)
     return false;
-  // What NVML knows of beyond the allocations.
+  // NVML's figure beyond the allocations.
   return part != Part::kBeforeRecording || site.estimated == tables::Estimated::kExact;
 }
 

@@ -74,7 +74,7 @@ bool DimensionValues::Matches(Dimension dimension,
                               const std::string& text,
                               const std::string& wanted) const {
   const DimensionDef& def = DefOf(dimension);
-  // "(none)" selects what has no value, and not a tag that somebody called so.
+  // "(none)" selects rows without a value, not a user's tag of that name.
   if (text == wanted)
     return !IsName(dimension, id) || def.match == DimensionDef::Match::kContains ||
            wanted != def.none;

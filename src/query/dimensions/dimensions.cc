@@ -22,7 +22,7 @@ constexpr char kNotRecorded[] = "(not recorded)";
 constexpr char kNoStack[] = "(no stack)";
 constexpr char kDriverOwner[] = "driver-owned";
 
-// Bits above the numbers of tables: values that are no row of one.
+// Bits above the numbers of tables, for values that are not a row of one.
 constexpr uint64_t kByPart = uint64_t{1} << 32;  // named by its part
 constexpr uint64_t kUnknown = uint64_t{1} << 34;
 constexpr uint64_t kDriverOwned = uint64_t{1} << 35;
@@ -65,7 +65,7 @@ tables::StringId AllocatorOf(const SiteRow& site) {
   return IsFree(site.part) ? site.owner : site.allocator;
 }
 
-// The driver's own memory has one owner, whether a process has it or none.
+// The driver's own memory has one owner, in every process and outside of all.
 bool IsDriverOwned(const SiteRow& site) {
   return format::PartCategory(site.part) == Category::kDriver;
 }
@@ -147,7 +147,7 @@ std::string OwnerText(const Values& values, uint64_t id) {
   if ((id & kByPart) == 0)
     return values.String(tables::StringId{static_cast<uint32_t>(id)});
   const auto part = static_cast<Part>(id & ~kByPart);
-  // The unused rest of the driver's 2 MiB pages is nobody's use.
+  // The unused rest of the driver's 2 MiB pages has no user.
   return part == Part::kSlabSlack ? format::CategoryName(Category::kRounding)
                                   : format::PartName(part);
 }
@@ -323,7 +323,7 @@ const DimensionDef& DefOf(Dimension dimension) {
   return kDimensions[static_cast<size_t>(dimension)];
 }
 
-// Allocated bytes of PyTorch stand under their category where that is known.
+// Allocated bytes of PyTorch are listed by category if it is known.
 std::vector<std::string> DimensionValues::TreePath(const SiteRow& site) const {
   std::vector<std::string> levels;
   if (site.part == Part::kSlabSlack)

@@ -49,9 +49,9 @@ inline uint32_t PidOf(const tables::Recording& recording, tables::ProcessId proc
   return RowOf(recording.tables().processes, process).pid;
 }
 
-// The value of each dimension of a row, as an id and as a text. Equal ids have equal texts; id 0 is
-// no value. An id is cheap; ask for its text once, when the row is printed. Caches look-ups: not to
-// be shared between threads.
+// The value of each dimension of a row, as an id and as a text. Equal ids have equal texts. Id 0
+// means "none". An id is cheap; ask for its text once, when the row is printed. The class caches
+// look-ups, so threads must not share it.
 class DimensionValues {
  public:
   // `own`: packages whose code is the user's (--own).
@@ -69,7 +69,7 @@ class DimensionValues {
   }
   // Whether the id is a value. Without one the text says so: "(none)".
   static bool IsName(Dimension dimension, uint64_t id);
-  // Whether the id stands for free bytes, whose text says whose they are.
+  // True for free bytes of a segment; the text names the owner of the segment.
   static bool IsOfSegment(Dimension dimension, uint64_t id);
   // Whether a condition that wants `wanted` selects the id; `text` is the id's.
   bool Matches(Dimension dimension,
@@ -126,12 +126,12 @@ struct DimensionDef {
                  const tables::SiteRow& site,
                  const tables::AllocationRow* row);
   std::string (*text)(const DimensionValues& values, uint64_t id);  // of an id that is not 0
-  const char* none = "(none)";  // the text of id 0, which is no value
-  uint64_t nameless_bits = 0;   // of ids that have a text, but are no value either
+  const char* none = "(none)";                                      // the text of id 0
+  uint64_t nameless_bits = 0;  // ids with one of these have a text, but no value
   Match match = Match::kWhole;
   // Rows of one site differ in it.
   bool of_rows = false;
-  // Free bytes of a segment have no value of their own here: the text says whose segment it is.
+  // Free bytes of a segment have no value of their own; the text names the owner of the segment.
   bool is_of_segment = false;
   // Other texts for a condition.
   std::vector<std::string> (*other_names)(const DimensionValues& values, uint64_t id) = nullptr;

@@ -110,7 +110,7 @@ util::Result<Report> MakeReport(const tables::Recording& recording, const Report
 // driver-owned parts by name.
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets);
-// With so many buckets each band takes 8 MB, in each thread that fills them.
+// At this number a band takes 8 MB in each thread that fills it.
 inline constexpr size_t kMaxBuckets = 1'000'000;
 // An error for more buckets than that, and for none: the one that all the functions give.
 util::Status CheckBuckets(uint64_t buckets);

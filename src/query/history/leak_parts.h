@@ -38,7 +38,7 @@ class LeakGroups {
       : recording_(recording), patterns_(suppressions), frames_(recording) {}
 
   LineKey LineOf(const tables::SiteRow& site) { return {site.account, frames_.Of(site.place)}; }
-  // The name that says most: the layer, else the parameter, else the tag.
+  // The most specific name: layer, parameter or tag, in this order.
   static tables::StringId NameOf(const tables::SiteRow& site) {
     return site.module.value != 0      ? site.module
            : site.parameter.value != 0 ? site.parameter
@@ -63,12 +63,15 @@ class LeakGroups {
 // Fills what `Leaks` has about growth.
 util::Status FindGrowing(const tables::Recording& recording, LeakGroups* groups, Leaks* out);
 
-// Which of the models alive at the end are in use. A model is unused where
-// - it does not run in the last iteration, and one of its class was made and ran after its last
-// run;
-// - it never ran, and one of its class was made in a later iteration;
-// - the process has iterations, it ran in some of them, and only other models run in the last ones.
-// An averaged or frozen copy that never runs is in use: it is there to be kept.
+// Finds out which of the models alive at the end are in use. A model is unused if one of these
+// holds:
+//
+// - It does not run in the last iteration, and one of its class was made and ran after its last
+// run.
+// - It never ran, and one of its class was made in a later iteration.
+// - The process has iterations, it ran in some of them, and only other models run in the last ones.
+//
+// An averaged or frozen copy that never runs counts as used, since it is kept on purpose.
 class ModelUse {
  public:
   explicit ModelUse(const tables::Recording& recording) : recording_(recording) {}

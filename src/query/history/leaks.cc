@@ -13,7 +13,7 @@
 #include "query/dimensions/report.h"
 #include "query/history/leak_parts.h"
 
-// Memory that grows from iteration to iteration, and memory that nobody freed.
+// Memory that grows from iteration to iteration, and memory that was never freed.
 namespace vramscope::query {
 namespace {
 
@@ -107,7 +107,7 @@ bool IsExpectedToStay(const tables::SiteRow& site, const ModelUse& models) {
   return !models.IsUnused(site) && (category != Category::kGradient || site.parameter.value != 0);
 }
 
-// What is alive at the end of its process and is no part of a model in use.
+// Memory alive at the end of its process, without the models in use.
 util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* groups, Leaks* out) {
   VRAMSCOPE_ASSIGN_OR_RETURN(const auto at,
                              ResolveInstant(recording, Instant{Instant::Kind::kEnd, 0, 0, ""}));

@@ -139,7 +139,7 @@ void ModelUse::Judge() {
     } else if (count < kFewestIterations) {
       model.unused = made_and_run_ns > model.last_run_ns;
     } else if (model.last_run_ns <= of.BeginOf(of.count() - 1)) {
-      // In the last iteration it does not run: a newer one has its place, or the training goes on
+      // It does not run in the last iteration: a newer model replaced it, or the training continues
       // without it.
       const int64_t last_ns = of.BeginOf(of.count() - std::max(count / kLastShare, int64_t{2}));
       model.unused = made_and_run_ns > model.last_run_ns ||

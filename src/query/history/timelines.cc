@@ -28,7 +28,7 @@ struct Band {
   friend auto operator<=>(const Band&, const Band&) = default;
 };
 
-// What no device memory is mapped below is no part of the stack.
+// Memory without device memory below it is not part of the stack.
 const Band kUnbacked{INT_MAX, ""};
 
 Band BandOf(const tables::Recording& recording, const Cell& cell) {
@@ -52,7 +52,7 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
   return band;
 }
 
-// What a ring does not keep is no curve.
+// The curve begins where the ring's history begins.
 int64_t FirstInstant(const tables::Session& session) {
   return session.HasPast() ? session.history_ns : session.begin_ns;
 }
@@ -61,7 +61,8 @@ int64_t FirstInstant(const tables::Session& session) {
 // with most in use, of them the first.
 class BucketFiller {
  public:
-  // `by_group`: bands are the cells' groups, else categories. `has`: of which processes; null: all.
+  // `by_group`: bands are the groups of cells instead of categories. `has`: selects processes;
+  // null: all.
   BucketFiller(const tables::Recording& recording,
                const Cells& cells,
                size_t buckets,
@@ -77,7 +78,7 @@ class BucketFiller {
       const tables::DeviceId of = unbacked ? cell.unbacked_of : cell.device;
       const bool shown = of.value < devices_.size() &&
                          (!has || has(recording.tables().accounts[cell.account.value].process));
-      const uint32_t index = shown ? of.value : 0;  // row 0 is no device
+      const uint32_t index = shown ? of.value : 0;  // row 0 means "none"
       Device& device = devices_[index];
       const Band band = unbacked   ? kUnbacked
                         : by_group ? Band{0, cells.groups()[cell.group]}
@@ -225,7 +226,7 @@ class BucketFiller {
       return 0;
     return std::min(static_cast<size_t>((time_ns - begin_ns_) / width_ns_), buckets_ - 1);
   }
-  // The same of times that only go on: most are in the bucket of the one before.
+  // The same for ascending times: most are in the bucket of the one before.
   size_t BucketFrom(int64_t time_ns) {
     if (time_ns >= until_ns_) {
       bucket_ = BucketAt(time_ns);

@@ -25,7 +25,7 @@ constexpr size_t kMostNamed = 20;
 // A segment is worth naming its blocks where a quarter of it and as much as a large one's least
 // size is free.
 constexpr uint64_t kLeastPinnedBytes = uint64_t{1} << 20;
-// So many allocations of one place of which none was freed are no model that is being built.
+// From this number on, allocations of one place without a free are not a model under construction.
 constexpr uint64_t kFewestNeverFreed = 32;
 
 constexpr char kOthers[] = "other processes";
@@ -113,8 +113,8 @@ class Explainer {
     const tables::FrameId frame = UserFrame(recording_, refusal.stack);
     return frame.value == 0 ? "" : FormatFrame(recording_, frame);
   }
-  // Autograd's threads run no Python: they are in the operation whose backward runs. Else who
-  // wanted memory is behind what hands it out.
+  // Autograd's threads run no Python: the requester is the operation whose backward runs.
+  // Otherwise, skip allocator frames to find the requester.
   std::string NativePlaceOf(const Refusal& refusal) const {
     constexpr std::string_view kNode = "torch::autograd::generated::";
     tables::FrameId wanted;
@@ -293,7 +293,7 @@ class Explainer {
 
   void AddSegment(const SegmentState& live, std::pair<const Block*, const Block*> blocks) {
     const tables::SegmentRow& row = tables_.segments[blocks.first->segment];
-    // Gaps of a range that is only partly mapped are no memory: never more than what is free.
+    // Gaps of a partly mapped range have no memory, so the sum is limited by the free bytes.
     uint64_t at = row.address;
     uint64_t range = 0;
     for (const Block* block = blocks.first; block != blocks.second; ++block) {

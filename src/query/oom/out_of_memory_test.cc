@@ -142,7 +142,7 @@ TEST_F(OutOfMemoryTest, AKeptLossTensor) {
     builder_.tables.iterations.push_back({process_, k, k * 100, (k + 1) * 100});
     builder_.Row(kept, k * 100 + 50, tables::kNever, 7 * kGiB);
   }
-  // What only the iteration before left is no leak.
+  // Memory that only the iteration before left is not a leak.
   Live(Category::kTemporary, "train.py", 30, kGiB, 850);
   const OutOfMemory what = Explain();
   EXPECT_THAT(what.cause, AllOf(HasSubstr("kept from earlier iterations: 63.0 GiB"),
@@ -205,7 +205,7 @@ TEST_F(OutOfMemoryTest, AGraphPool) {
   const OutOfMemory what = Explain();
   EXPECT_THAT(what.cause, HasSubstr("graph pool: 67.0 GiB"));
   EXPECT_EQ(Advised(what, "capture CUDA graphs with one pool"), "67 GiB");
-  EXPECT_EQ(what.free_in_segments_bytes, 0u);  // nobody but the graph may have it
+  EXPECT_EQ(what.free_in_segments_bytes, 0u);  // only the graph may use it
 }
 
 TEST_F(OutOfMemoryTest, CommunicatorsWorkspacesAndOptimizerState) {

@@ -20,7 +20,7 @@ using format::Part;
 constexpr uint64_t kLeastBytes = uint64_t{32} << 20;
 constexpr uint64_t kLeastShare = 10;
 
-// The first block of a segment begins no later behind it.
+// The first block of a segment begins within this time after it.
 constexpr int64_t kRequestNs = 10'000'000;
 
 // Of a segment: a block, or memory that the segment is made of.
@@ -33,8 +33,8 @@ struct Range {
 };
 using Ranges = std::vector<Range>;
 
-// At the instant: memory of the segments, and blocks. When the newest segment was made: blocks, and
-// those that came just behind it.
+// Memory of the segments and blocks: at the instant, when the newest segment was made, and just
+// after that.
 struct Found {
   Ranges mapped, now, then, behind;
 
@@ -57,7 +57,7 @@ class CachedFinder {
   CachedFinder(const tables::Recording& recording, const LiveSet& live)
       : recording_(recording), tables_(recording.tables()), live_(live) {}
 
-  // Its segments, of which so many bytes are free.
+  // `segments`: those of the account, with `free_bytes` free.
   util::Result<std::optional<CachedMemory>> Of(tables::AccountId account,
                                                const std::vector<uint32_t>& segments,
                                                uint64_t free_bytes,

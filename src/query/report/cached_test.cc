@@ -36,7 +36,7 @@ class CachedTest : public ::testing::Test {
     builder_.tables.segments[segment.value].address = Address(segment, 0);
     return segment;
   }
-  // Memory of the segment, from so many MiB on.
+  // Memory of the segment, from `from` MiB on.
   void Map(tables::SegmentId segment, int64_t begin_ns, uint64_t from, uint64_t mib) {
     tables::SiteRow site = Torch(Part::kCached, Category::kCached);
     site.backing = 1;

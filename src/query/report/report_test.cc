@@ -149,7 +149,7 @@ TEST_F(ReportTest, ShowsTheLevelsOfTheLedger) {
                           "PyTorch / fragmentation: 400 x 0", "PyTorch / activation: 300 x 1",
                           "PyTorch / parameter: 200 x 1", "PyTorch / rounding: 100 x 0",
                           "other processes: 40 x 0"));
-  ASSERT_EQ(report.devices.size(), 1u);  // nobody was on the other GPU
+  ASSERT_EQ(report.devices.size(), 1u);  // the other GPU has no process
   EXPECT_EQ(report.devices[0].ledger_bytes, 1540u);
   ASSERT_EQ(report.processes.size(), 1u);
   EXPECT_EQ(report.processes[0].ledger_bytes, 1500u);
@@ -338,7 +338,7 @@ TEST_F(ReportTest, ASampleIsOfTheInstantsWithoutAChangeBetween) {
   EXPECT_EQ(transit.residuals[0].samples_in_transit, 1u);
 }
 
-// Another process, on another device, ends later: what is of no process is looked at then.
+// Another process, on another device, ends later. Bytes of no process are read at that time.
 TEST_F(ReportTest, TheEndOfADeviceIsThatOfItsOwnProcesses) {
   builder_.Account(builder_.Process(8, 1000), tables::DeviceId{2});
   builder_.tables.changes = {{gpu_, 950}};
