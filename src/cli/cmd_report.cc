@@ -20,7 +20,6 @@
 #include "output/keywords.h"
 #include "output/terminal.h"
 #include "output/text/text.h"
-#include "output/text/trust_lines.h"
 #include "pipeline/open_recording.h"
 #include "pipeline/rank_files.h"
 #include "pipeline/session.h"

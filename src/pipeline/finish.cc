@@ -16,7 +16,6 @@
 #include "output/answers.h"
 #include "output/terminal.h"
 #include "output/text/text.h"
-#include "output/text/trust_lines.h"
 #include "pipeline/console.h"
 #include "pipeline/oom_reports.h"
 #include "pipeline/open_recording.h"

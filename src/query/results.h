@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -11,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "query/by_category.h"
+#include "format/memory_words.h"
 #include "tables/ids.h"
 #include "tables/rows.h"
 
@@ -35,6 +37,19 @@
 //   IfAny<a vector>               left out where it is empty    the same
 //   Spread<a vector>              each object on several lines  the same
 namespace vramscope::query {
+
+// Figures of an iteration by category.
+inline uint64_t BytesOf(const std::vector<uint64_t>& by_category, format::Category category) {
+  const auto at = static_cast<size_t>(category);
+  return at < by_category.size() ? by_category[at] : 0;
+}
+
+// "optimizer state" -> "optimizer_state_peak": a name that needs no quotes anywhere.
+inline std::string CategoryColumn(format::Category category, const char* suffix) {
+  std::string name = format::CategoryName(category);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name + suffix;
+}
 
 template <class Text>
 struct OrNull {};

@@ -10,7 +10,6 @@
 #include "output/answers.h"
 #include "output/report_fixture.h"
 #include "output/text/text.h"
-#include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/utf8.h"
 

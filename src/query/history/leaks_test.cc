@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "query/by_category.h"
 #include "query/dimensions/report.h"
+#include "query/results.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "query/core/residual.h"
+#include "query/core/peaks.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
@@ -187,11 +188,6 @@ class BucketFiller {
   }
 
  private:
-  struct Height {
-    int64_t total = 0;
-    int64_t used = 0;
-    friend auto operator<=>(const Height&, const Height&) = default;
-  };
   struct Top {
     bool seen = false;
     Height height;
