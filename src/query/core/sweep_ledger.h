@@ -30,6 +30,48 @@ concept SweepObserver = requires(T& observer, uint32_t cell, int64_t number) {
   observer.OnState(number, number);
 };
 
+// Base of an observer that sums cells up by item, such as a device, and looks at the items that
+// changed. An Item has a member `bool changed`.
+template <class Item>
+class SweepSums {
+ protected:
+  // All bits of what counts, none of what does not: a branch would cost more.
+  static constexpr int64_t MaskOf(bool counts) { return counts ? -1 : 0; }
+
+  // After the last item was added.
+  void StartUnchanged() { changed_.resize(items_.size()); }
+  void StartChanged() {
+    StartUnchanged();
+    for (uint32_t i = 0; i < items_.size(); ++i)
+      Changed(i);
+  }
+  void Changed(uint32_t index) {
+    if (items_[index].changed)
+      return;
+    items_[index].changed = true;
+    changed_[changed_count_++] = index;
+  }
+  // Calls look(item) for each item that changed. Where it returns false the item remains changed.
+  template <class Look>
+  void LookAtChanged(const Look& look) {
+    size_t kept = 0;
+    for (size_t i = 0; i < changed_count_; ++i) {
+      Item& item = items_[changed_[i]];
+      if (look(item))
+        item.changed = false;
+      else
+        changed_[kept++] = changed_[i];
+    }
+    changed_count_ = kept;
+  }
+
+  std::vector<Item> items_;
+
+ private:
+  std::vector<uint32_t> changed_;
+  size_t changed_count_ = 0;
+};
+
 // A change that comes from another table than `allocations`.
 struct SlowChange {
   enum class Kind : uint8_t { kStep, kCheckpointed, kRestored };
