@@ -129,7 +129,7 @@ TEST_F(PageTest, DictionariesHoldOnlyWhatIsUsedAndStacksOnce) {
   EXPECT_THAT(data, Not(HasSubstr("spare")));
 }
 
-// The lightest are left out, and stand as sums at the instants that people can choose.
+// The lightest are left out. The page has their sums at the instants that people can choose.
 TEST_F(PageTest, WhatIsLeftOutStandsInSums) {
   Add(2, 20, 900, 512);
   Add(2, 20, 800, 5, 1);
@@ -144,8 +144,8 @@ TEST_F(PageTest, WhatIsLeftOutStandsInSums) {
   EXPECT_THAT(Data(), HasSubstr(R"("left_out":{"count":0,"instants":[],"site":[])"));
 }
 
-// However many weigh alike, and however many layers there are: what is not listed has its own layer
-// in the sums.
+// With many equal weights and many layers, an allocation that is not listed keeps its own layer in
+// the sums.
 TEST_F(PageTest, OfEqualsTheFirstAreListedAndEveryLayerHasItsSum) {
   recording_.edit().sites[2].module = recording_.Intern("a.very.rare.layer");
   Add(2, 20, 30, 7);
@@ -179,7 +179,7 @@ TEST_F(PageTest, OfLayersWithoutEndThoseThatDifferInNumbersAreOne) {
     Add(site, 20, -1, 512);
   EXPECT_THAT(Data(), AllOf(HasSubstr(R"("folded_layers":0)"), HasSubstr("h.2.attn.weight")));
   PageLimits limits;
-  limits.layers = 3;  // and what is of none
+  limits.layers = 3;  // and bytes without a layer
   const std::string data = Data(limits);
   EXPECT_THAT(data, AllOf(HasSubstr(R"("folded_layers":4)"), Not(HasSubstr("h.2.attn.weight")),
                           HasSubstr(R"("h.*.attn","h.*.attn.weight","head")"),
