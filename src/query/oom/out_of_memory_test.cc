@@ -25,6 +25,7 @@ class OutOfMemoryTest : public ::testing::Test {
     tables::Tables& tables = builder_.tables;
     tables.session.begin_ns = 1;
     tables.session.end_ns = 2000;
+    torch_ = builder_.Text("PyTorch");
     gpu_ = builder_.Device(tables::DeviceKind::kGpu, 0);
     tables.devices[gpu_.value].total_bytes = 80 * kGiB;
     process_ = builder_.Process(7, 2000);
@@ -51,7 +52,7 @@ class OutOfMemoryTest : public ::testing::Test {
                           const std::string& module = "",
                           Phase phase = Phase::kForward) {
     tables::SiteRow row = builder_.SiteOf(account_, Part::kAllocated, category);
-    row.owner = row.allocator = builder_.Text("PyTorch");
+    row.owner = row.allocator = torch_;
     row.stack = row.place = Stack(file, line);
     row.module = Name(module);
     row.phase = phase;
@@ -73,7 +74,7 @@ class OutOfMemoryTest : public ::testing::Test {
   // 20 of 3 GiB, with one block in each.
   void FillSegments(uint64_t block_bytes) {
     tables::SiteRow free = builder_.SiteOf(account_, Part::kCached, Category::kCached);
-    free.owner = builder_.Text("PyTorch");
+    free.owner = torch_;
     tables::SiteRow backing = free;
     backing.backing = 1;
     const auto backs = builder_.Site(backing);
@@ -118,6 +119,7 @@ class OutOfMemoryTest : public ::testing::Test {
   }
 
   RecordingBuilder builder_;
+  tables::StringId torch_;  // the one id of the text, as in a recording
   tables::DeviceId gpu_;
   tables::ProcessId process_;
   tables::AccountId account_;

@@ -17,6 +17,7 @@ constexpr int64_t kAt = 1000;
 class CachedTest : public ::testing::Test {
  protected:
   CachedTest() {
+    torch_ = builder_.Text("PyTorch");
     builder_.tables.session.begin_ns = 1;
     builder_.tables.session.end_ns = 2000;
     account_ =
@@ -26,7 +27,7 @@ class CachedTest : public ::testing::Test {
 
   tables::SiteRow Torch(Part part, Category category) {
     tables::SiteRow row = builder_.SiteOf(account_, part, category);
-    row.owner = builder_.Text("PyTorch");
+    row.owner = torch_;
     return row;
   }
 
@@ -81,6 +82,7 @@ class CachedTest : public ::testing::Test {
 
   RecordingBuilder builder_;
   tables::AccountId account_;
+  tables::StringId torch_;  // the one id of the text, as in a recording
   tables::SiteId block_;
 };
 
