@@ -22,9 +22,7 @@
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
 #include "query/diff/diff.h"
-#include "query/diff/diff_ranks.h"
 #include "query/dimensions/report.h"
-#include "query/history/timelines.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {

@@ -18,8 +18,8 @@
 #include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
 #include "pipeline/open_recording.h"
-#include "query/dimensions/device_names.h"
-#include "query/history/timelines.h"
+#include "query/dimensions/dimensions.h"
+#include "query/dimensions/report.h"
 #include "query/keywords/keyword_file.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"
@@ -258,7 +258,7 @@ util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& argu
     VRAMSCOPE_ASSIGN_OR_RETURN(const query::Report report,
                                ReportOf(arguments, arguments.files[i], *recordings[i], query));
     for (const query::ReportRow& row : report.rows)
-      sums[row.path[0]] += row.nameless != 0 ? 0 : row.bytes;
+      sums[row.path[0]] += row.nameless != 0 || row.of_segment != 0 ? 0 : row.bytes;
   }
   std::vector<std::pair<std::string, uint64_t>> lines(sums.begin(), sums.end());
   std::stable_sort(lines.begin(), lines.end(),
@@ -277,7 +277,7 @@ util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& argu
       query::Dimension::kCategory);
   add("Driver", {"driver"}, query::Dimension::kCategory);
   for (const auto& [line, bytes] : lines) {
-    if (bytes != 0 && !line.starts_with("(free in ") && dictionary.rules.size() < kMostLines + 2)
+    if (bytes != 0 && dictionary.rules.size() < kMostLines + 2)
       add(line, {line}, query::Dimension::kLine);
   }
   return dictionary;

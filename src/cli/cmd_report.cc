@@ -20,13 +20,11 @@
 #include "output/keywords.h"
 #include "output/terminal.h"
 #include "output/text/text.h"
-#include "output/text/trust_lines.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
-#include "query/diff/ranks.h"
-#include "query/history/timelines.h"
+#include "query/diff/diff.h"
+#include "query/dimensions/report.h"
 #include "query/oom/out_of_memory.h"
-#include "query/oom/refusals.h"
 
 namespace vramscope::cli {
 namespace {
@@ -374,12 +372,9 @@ void RegisterReport(CLI::App& app, int* exit_code) {
           "of each")
       ->option_text("WHEN")
       ->allow_extra_args(false);
-  std::string dimensions;
-#define VRAMSCOPE_DIMENSION(dimension, text)    \
-  dimensions += dimensions.empty() ? "" : ", "; \
-  dimensions += text;
-#include "query/dimensions/dimensions.def"
-  report->add_option("--by", arguments->by, "Group by dimensions, outermost first: " + dimensions)
+  report
+      ->add_option("--by", arguments->by,
+                   "Group by dimensions, outermost first: " + query::DimensionNames())
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);
   report->add_option("--where", arguments->where, "Only rows of that value; can be repeated")

@@ -10,7 +10,6 @@
 
 #include "output/terminal.h"
 #include "query/diff/diff.h"
-#include "query/diff/ranks.h"
 #include "query/dimensions/report.h"
 #include "query/oom/out_of_memory.h"
 #include "tables/recording.h"

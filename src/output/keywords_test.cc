@@ -28,8 +28,8 @@ KeywordCategory Category(const std::string& name, std::vector<KeywordEntry> entr
   return category;
 }
 
-// A network's layers on a GPU whose driver knows of more, and a second dictionary that was told to
-// expect less than there is.
+// A network's layers on a GPU with more memory in use than recorded, and a second dictionary whose
+// expected bytes are below its rows.
 query::KeywordReport LayersReport(FakeRecording& recording) {
   query::KeywordReport out;
   out.report = TrainingReport(recording);

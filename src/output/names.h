@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/report.h"
 

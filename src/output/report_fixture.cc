@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "query/report/fold_modules.h"
+#include "query/report/report_parts.h"
 
 namespace vramscope::output {
 namespace {

@@ -113,43 +113,51 @@ std::string Wrapped(std::string_view text, size_t first, size_t indent, const St
   return out;
 }
 
-std::string CutEnd(std::string_view text, size_t columns, const Style& style) {
+namespace {
+
+// `text` if it fits; otherwise what cut(room, ellipsis) makes of it.
+template <class Cut>
+std::string CutToFit(std::string_view text, size_t columns, const Style& style, const Cut& cut) {
   if (util::DisplayWidth(text) <= columns)
     return std::string(text);
   const std::string_view ellipsis = style.utf8 ? "…" : "..";
   const size_t mark = util::DisplayWidth(ellipsis);
   if (columns < mark)
     return std::string(columns, '.');
-  size_t kept = 0;
-  for (size_t width = 0; kept < text.size();) {
-    const size_t next = std::max<size_t>(util::Utf8SequenceBytes(text.substr(kept)), 1);
-    width += util::DisplayWidth(text.substr(kept, next));
-    if (width > columns - mark)
-      break;
-    kept += next;
-  }
-  return std::string(text.substr(0, kept)).append(ellipsis);
+  return cut(columns - mark, ellipsis);
+}
+
+}  // namespace
+
+std::string CutEnd(std::string_view text, size_t columns, const Style& style) {
+  return CutToFit(text, columns, style, [&](size_t room, std::string_view ellipsis) {
+    size_t kept = 0;
+    for (size_t width = 0; kept < text.size();) {
+      const size_t next = std::max<size_t>(util::Utf8SequenceBytes(text.substr(kept)), 1);
+      width += util::DisplayWidth(text.substr(kept, next));
+      if (width > room)
+        break;
+      kept += next;
+    }
+    return std::string(text.substr(0, kept)).append(ellipsis);
+  });
 }
 
 std::string CutStart(std::string_view text, size_t columns, const Style& style) {
-  if (util::DisplayWidth(text) <= columns)
-    return std::string(text);
-  const std::string_view ellipsis = style.utf8 ? "…" : "..";
-  const size_t mark = util::DisplayWidth(ellipsis);
-  if (columns < mark)
-    return std::string(columns, '.');
-  // From the end, since a name may be much longer than its visible part.
-  size_t first = text.size();
-  for (size_t width = 0; first > 0;) {
-    size_t next = first - 1;
-    while (next > 0 && (static_cast<uint8_t>(text[next]) & 0xc0) == 0x80)
-      --next;
-    width += util::DisplayWidth(text.substr(next, first - next));
-    if (width > columns - mark)
-      break;
-    first = next;
-  }
-  return std::string(ellipsis).append(text.substr(first));
+  return CutToFit(text, columns, style, [&](size_t room, std::string_view ellipsis) {
+    // From the end, since a name may be much longer than its visible part.
+    size_t first = text.size();
+    for (size_t width = 0; first > 0;) {
+      size_t next = first - 1;
+      while (next > 0 && (static_cast<uint8_t>(text[next]) & 0xc0) == 0x80)
+        --next;
+      width += util::DisplayWidth(text.substr(next, first - next));
+      if (width > room)
+        break;
+      first = next;
+    }
+    return std::string(ellipsis).append(text.substr(first));
+  });
 }
 
 std::string CutMiddle(std::string_view text, size_t columns, const Style& style) {

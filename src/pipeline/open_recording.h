@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "output/terminal.h"
-#include "query/diff/ranks.h"
+#include "query/diff/diff.h"
 #include "tables/recording.h"
 #include "trace/trace.h"
 #include "util/status.h"

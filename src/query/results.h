@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -11,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "query/by_category.h"
+#include "format/memory_words.h"
 #include "tables/ids.h"
 #include "tables/rows.h"
 
-// The answers of results.def as structs, and their fields as constants: whoever writes them walks
-// over the fields, and knows the forms below and no field.
+// The answers of results.def as structs, and their fields as constants. A writer iterates over the
+// fields. It has code for each form below, and for no single field.
 //
 //   form                          JSON                          column of a table
 //   number, bool, std::string     itself                        itself
@@ -35,6 +37,19 @@
 //   IfAny<a vector>               left out where it is empty    the same
 //   Spread<a vector>              each object on several lines  the same
 namespace vramscope::query {
+
+// Figures of an iteration by category.
+inline uint64_t BytesOf(const std::vector<uint64_t>& by_category, format::Category category) {
+  const auto at = static_cast<size_t>(category);
+  return at < by_category.size() ? by_category[at] : 0;
+}
+
+// "optimizer state" -> "optimizer_state_peak": a name that needs no quotes anywhere.
+inline std::string CategoryColumn(format::Category category, const char* suffix) {
+  std::string name = format::CategoryName(category);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name + suffix;
+}
 
 template <class Text>
 struct OrNull {};

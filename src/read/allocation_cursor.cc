@@ -85,10 +85,10 @@ void AllocationCursor::AddTexts(query::Dimension dimension,
   for (const size_t at : rows) {
     const tables::AllocationRow row = tables::RowOf(frame, at);
     const tables::SiteRow& site = RowOf(recording_.tables().sites, row.site);
-    const uint64_t value = texts_.Number(dimension, site, &row);
+    const uint64_t value = texts_.Id(dimension, site, &row);
     auto found = codes.find(value);
     if (found == codes.end())
-      found = codes.emplace(value, column->CodeOf(texts_.Of(dimension, site, &row))).first;
+      found = codes.emplace(value, column->CodeOf(texts_.Text(dimension, value))).first;
     column->Code(found->second);
   }
 }

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "tables/recording.h"
 #include "util/status.h"
 #include "vramscope/read.h"
@@ -140,7 +140,7 @@ class AllocationCursor {
   int64_t from_ns_;
   int64_t to_ns_;
   std::vector<query::Dimension> by_;
-  query::DimensionTexts texts_;
+  query::DimensionValues texts_;
   size_t next_ = 0;
 };
 

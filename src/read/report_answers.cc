@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
 #include "query/results.h"
 #include "read/answer.h"

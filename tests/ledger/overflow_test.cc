@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the host in place of a GPU's (`run --overflow`): whose it is, and the peak without it.
-#include "query/dimensions/overflow.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ledger/report_text.h"
-#include "query/oom/refusals.h"
+#include "query/dimensions/report.h"
+#include "query/oom/out_of_memory.h"
 
 namespace vramscope::query {
 namespace {

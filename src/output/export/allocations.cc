@@ -11,7 +11,7 @@
 #include "output/export/export.h"
 #include "output/names.h"
 #include "output/results/json_parts.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/row_of.h"
 #include "util/json.h"
 
@@ -186,7 +186,7 @@ class Exporter {
 
   const tables::Recording& recording_;
   bool json_;
-  query::DimensionTexts texts_;
+  query::DimensionValues texts_;
   query::ShownStacks stacks_;
   std::vector<std::string> of_site_;  // by site; empty: not made yet
   size_t known_bytes_ = 0;            // of all of them

@@ -83,10 +83,8 @@ class ExportTest : public testing::Test {
 TEST_F(ExportTest, CsvHasEveryDimensionAndNoFormula) {
   const std::string csv = Export(ExportAllocationsCsv);
   EXPECT_EQ(csv, Expected("allocations.csv", csv));
-  for (const char* name : {
-#define VRAMSCOPE_DIMENSION(dimension, text) text,
-#include "query/dimensions/dimensions.def"
-       }) {
+  for (size_t i = 0; i < query::kDimensionCount; ++i) {
+    const char* const name = query::DimensionName(static_cast<query::Dimension>(i));
     // Those that have a column of another name.
     const std::string column = name == std::string("process")  ? "pid"
                                : name == std::string("python") ? "stack"

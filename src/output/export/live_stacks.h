@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "util/status.h"
 
 // What is live at an instant by stack, for the formats that are made of stacks.

@@ -17,8 +17,8 @@
 #include "output/export/proto.h"
 #include "output/names.h"
 #include "query/core/sweep.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
-#include "query/dimensions/texts.h"
 #include "util/text.h"
 
 namespace vramscope::output {
@@ -143,8 +143,16 @@ class Writer {
   bool is_first_ = true;
 };
 
-// A category of a device, as it changes.
-class Counters {
+struct CategoryCounter {
+  uint64_t device;  // its track
+  const char* name;
+  uint64_t track;
+  int64_t bytes;
+  bool changed;
+};
+
+// The bytes of each category of each device, whenever they change.
+class Counters : query::SweepSums<CategoryCounter> {
  public:
   Counters(const query::Cells& cells, const std::vector<uint64_t>& devices, Writer* writer)
       : writer_(*writer) {
@@ -152,45 +160,33 @@ class Counters {
     for (const query::Cell& cell : cells.all()) {
       const uint32_t device = cell.device.value < devices.size() ? cell.device.value : 0;
       const auto [at, added] =
-          found.try_emplace({device, cell.category}, static_cast<uint32_t>(counters_.size()));
+          found.try_emplace({device, cell.category}, static_cast<uint32_t>(items_.size()));
       if (added)
-        counters_.push_back({devices[device], format::CategoryName(cell.category), 0, 0, false});
+        items_.push_back({devices[device], format::CategoryName(cell.category), 0, 0, false});
       of_cell_.push_back(at->second);
     }
+    StartUnchanged();
   }
 
   void OnMove(uint32_t cell, int64_t bytes) {
     const uint32_t index = of_cell_[cell];
-    counters_[index].bytes += bytes;
-    if (!std::exchange(counters_[index].changed, true))
-      changed_.push_back(index);
+    items_[index].bytes += bytes;
+    Changed(index);
   }
   void OnState(int64_t first_ns, int64_t) {
-    for (const uint32_t index : changed_) {
-      Counter& counter = counters_[index];
-      counter.changed = false;
+    LookAtChanged([&](CategoryCounter& counter) {
       if (counter.track == 0)
         counter.track = writer_.AddTrack(counter.device, counter.name, true);
       if (writer_.ok())
         writer_.AddCounter(counter.track, first_ns,
                            static_cast<uint64_t>(std::max<int64_t>(counter.bytes, 0)));
-    }
-    changed_.clear();
+      return true;
+    });
   }
 
  private:
-  struct Counter {
-    uint64_t device;  // its track
-    const char* name;
-    uint64_t track;
-    int64_t bytes;
-    bool changed;
-  };
-
   Writer& writer_;
-  std::vector<Counter> counters_;
   std::vector<uint32_t> of_cell_;
-  std::vector<uint32_t> changed_;
 };
 
 class PerfettoExporter {
@@ -361,9 +357,10 @@ class PerfettoExporter {
                                           {query::Dimension::kModule, "module"},
                                           {query::Dimension::kLine, "line"},
                                           {query::Dimension::kOwner, "owner"}}) {
-      if (dimension != query::Dimension::kLine && !texts_.HasName(dimension, site, nullptr))
+      const uint64_t id = texts_.Id(dimension, site, nullptr);
+      if (dimension != query::Dimension::kLine && !query::DimensionValues::IsName(dimension, id))
         continue;
-      const std::string text = texts_.Of(dimension, site, nullptr);
+      const std::string text = texts_.Text(dimension, id);
       known.annotations.emplace_back(Word(word), writer_.Intern(interned::kTexts, text));
       if (name.empty())
         name = text;
@@ -387,7 +384,7 @@ class PerfettoExporter {
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
-  query::DimensionTexts texts_;
+  query::DimensionValues texts_;
   query::ShownStacks stacks_;
   Writer writer_;
   std::vector<uint64_t> devices_;           // tracks

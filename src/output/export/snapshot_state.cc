@@ -40,8 +40,9 @@ uint32_t SnapshotLabels::Of(const tables::SiteRow& site) {
   label.category = format::CategoryName(site.category);
   for (const query::Dimension dimension :
        {query::Dimension::kModule, query::Dimension::kParameter, query::Dimension::kTag}) {
-    const std::string text = texts_.NameOf(dimension, site, nullptr);
-    if (!text.empty())
+    const uint64_t id = texts_.Id(dimension, site, nullptr);
+    const std::string text = texts_.Text(dimension, id);
+    if (query::DimensionValues::IsName(dimension, id) && !text.empty())
       label.names += (label.names.empty() ? "" : ", ") +
                      std::string(query::DimensionName(dimension)) + " " + text;
   }

@@ -11,7 +11,7 @@
 
 #include "output/export/live_stacks.h"
 #include "query/core/ledger_state.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/recording.h"
 
 // The ledger as PyTorch's snapshots see memory: address ranges called segments, with blocks in
@@ -40,7 +40,7 @@ class SnapshotLabels {
 
  private:
   const tables::Recording& recording_;
-  query::DimensionTexts texts_;
+  query::DimensionValues texts_;
   std::map<SnapshotLabel, uint32_t> numbers_;
   std::vector<const SnapshotLabel*> labels_;
   std::vector<uint32_t> of_site_;  // number + 1; 0: not asked yet

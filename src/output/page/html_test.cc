@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -127,7 +129,7 @@ TEST_F(PageTest, DictionariesHoldOnlyWhatIsUsedAndStacksOnce) {
   EXPECT_THAT(data, Not(HasSubstr("spare")));
 }
 
-// The lightest are left out, and stand as sums at the instants that people can choose.
+// The lightest are left out. The page has their sums at the instants that people can choose.
 TEST_F(PageTest, WhatIsLeftOutStandsInSums) {
   Add(2, 20, 900, 512);
   Add(2, 20, 800, 5, 1);
@@ -142,8 +144,8 @@ TEST_F(PageTest, WhatIsLeftOutStandsInSums) {
   EXPECT_THAT(Data(), HasSubstr(R"("left_out":{"count":0,"instants":[],"site":[])"));
 }
 
-// However many weigh alike, and however many layers there are: what is not listed has its own layer
-// in the sums.
+// With many equal weights and many layers, an allocation that is not listed keeps its own layer in
+// the sums.
 TEST_F(PageTest, OfEqualsTheFirstAreListedAndEveryLayerHasItsSum) {
   recording_.edit().sites[2].module = recording_.Intern("a.very.rare.layer");
   Add(2, 20, 30, 7);
@@ -177,7 +179,7 @@ TEST_F(PageTest, OfLayersWithoutEndThoseThatDifferInNumbersAreOne) {
     Add(site, 20, -1, 512);
   EXPECT_THAT(Data(), AllOf(HasSubstr(R"("folded_layers":0)"), HasSubstr("h.2.attn.weight")));
   PageLimits limits;
-  limits.layers = 3;  // and what is of none
+  limits.layers = 3;  // and bytes without a layer
   const std::string data = Data(limits);
   EXPECT_THAT(data, AllOf(HasSubstr(R"("folded_layers":4)"), Not(HasSubstr("h.2.attn.weight")),
                           HasSubstr(R"("h.*.attn","h.*.attn.weight","head")"),
@@ -255,4 +257,74 @@ TEST_F(PageTest, UnwritablePathIsNamed) {
 }
 
 }  // namespace
+
+namespace {
+
+std::string Packed(const std::string& json, size_t most_plain_bytes, size_t piece) {
+  std::string text;
+  PageScriptData data([&](std::string_view part) { text += part; }, most_plain_bytes);
+  for (size_t at = 0; at < json.size(); at += piece)
+    data.Write(std::string_view(json).substr(at, piece));
+  data.Finish();
+  return text;
+}
+
+std::string FromBase64(std::string_view text) {
+  std::string bytes;
+  uint32_t bits = 0;
+  int held = 0;
+  for (const char c : text) {
+    const size_t digit =
+        std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+            .find(c);
+    if (digit == std::string_view::npos)
+      break;
+    bits = (bits << 6) | static_cast<uint32_t>(digit);
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      bytes += static_cast<char>((bits >> held) & 0xff);
+    }
+  }
+  return bytes;
+}
+
+std::string Inflated(std::string bytes, size_t size) {
+  std::string out(size + 1, '\0');
+  z_stream stream{};
+  EXPECT_EQ(inflateInit2(&stream, -15), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  inflateEnd(&stream);
+  return out;
+}
+
+TEST(PageScriptData, LittleIsWrittenAsItIsAndEndsNoScript) {
+  EXPECT_EQ(Packed(R"({"a":"</script>"})", 100, 3), R"({"a":"\u003c/script>"})");
+  EXPECT_EQ(Packed("", 100, 1), "");
+}
+
+TEST(PageScriptData, MuchIsPackedAndComesBack) {
+  for (const size_t size : {101u, 102u, 103u, 5000u, 300'000u}) {
+    std::string json;
+    for (uint32_t i = 1; json.size() < size; i = i * 1664525 + 1013904223)
+      json += std::to_string(i % 97) + (i % 7 == 0 ? "</script>" : ",");
+    json.resize(size);
+    for (const size_t piece : {size_t{1000}, size_t{64}, size}) {
+      const std::string text = Packed(json, 100, piece);
+      ASSERT_TRUE(text.starts_with(kPackedMark));
+      EXPECT_EQ(text.find('<'), std::string::npos);
+      EXPECT_EQ((text.size() - kPackedMark.size()) % 4, 0u);
+      EXPECT_EQ(Inflated(FromBase64(std::string_view(text).substr(kPackedMark.size())), size),
+                json);
+    }
+  }
+}
+
+}  // namespace
+
 }  // namespace vramscope::output

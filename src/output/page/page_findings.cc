@@ -8,8 +8,8 @@
 #include "output/answers.h"
 #include "output/page/page_tables.h"
 #include "output/results/json_parts.h"
-#include "query/by_category.h"
-#include "query/oom/refusals.h"
+#include "query/oom/out_of_memory.h"
+#include "query/results.h"
 
 namespace vramscope::output {
 namespace {

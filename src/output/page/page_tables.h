@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "query/dimensions/cells.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "tables/recording.h"
 #include "util/json.h"
 
@@ -101,7 +101,7 @@ class PageSites {
   uint32_t Add(const Site& site);
 
   const tables::Recording& recording_;
-  query::DimensionTexts texts_;
+  query::DimensionValues texts_;
   PageStacks& stacks_;
   PageTexts& names_;
   size_t most_layers_;

@@ -156,7 +156,7 @@ TEST(Palette, IsThatOfThePage) {
     ++count;
   }
   EXPECT_GT(count, 10u);
-  // Hues of names that are no category: first those of purposes in the page's order.
+  // Hues of names without a category: first those of purposes, in the page's order.
   std::smatch spare;
   ASSERT_TRUE(std::regex_search(script, spare, std::regex(R"re(SPARE_FIRST = \[([^\]]*)\])re")));
   const std::string list = spare[1].str();

@@ -10,7 +10,6 @@
 #include "output/answers.h"
 #include "output/report_fixture.h"
 #include "output/text/text.h"
-#include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/text.h"
 
@@ -103,7 +102,7 @@ TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
                       {tables::DeviceId{2}, "data.py:7 in load", "", 4, 1}};
   TextOptions options = Options(true);
   options.rows = 100;
-  // Four bytes of pinned memory are no second device to be told apart from.
+  // Four bytes of pinned memory do not make a second device that needs a name.
   EXPECT_THAT(FormatText(report, recording, {}, options),
               HasSubstr("       48  train.py:90 in main\n"));
   report.top_lines[1].bytes = 1ull << 30;
@@ -111,7 +110,7 @@ TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
               HasSubstr("       48  gpu0  train.py:90 in main\n"));
 }
 
-// Four GPUs alike but for their bytes: a row each, and the rest is of the one that has most.
+// Four GPUs that differ in their bytes: a row each, and tables of the fullest.
 TEST(WritersTest, OfSeveralGpusARowEachAndTheFullestsTables) {
   FakeRecording recording;
   query::Report report = TrainingReport(recording);
@@ -149,7 +148,7 @@ TEST(WritersTest, OfSeveralGpusARowEachAndTheFullestsTables) {
   EXPECT_LE(SplitLines(text).size(), kScreenRows);
   for (const std::string& line : SplitLines(text))
     EXPECT_LE(util::DisplayWidth(line), 80u) << line;
-  // Nobody looks at a screen: all of them.
+  // A pipe shows all of them.
   TextOptions piped = Options(true);
   piped.rows = 0;
   EXPECT_THAT(FormatText(report, recording, {}, piped),
@@ -194,7 +193,7 @@ TEST(WritersTest, AWideScreenIsForNames) {
   EXPECT_THAT(wide, HasSubstr("\n  " + name + " "));
   options.style.columns = 80;
   EXPECT_THAT(FormatText(report, recording, query, options), Not(HasSubstr(name)));
-  // Figures stand beside the names, and not at the other end of the screen.
+  // Figures are next to the names, not at the other end of the screen.
   report.rows[0].path = {"short"};
   options.style.columns = 200;
   for (const std::string& line : SplitLines(FormatText(report, recording, query, options))) {

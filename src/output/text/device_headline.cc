@@ -5,8 +5,8 @@
 #include <map>
 
 #include "output/names.h"
+#include "output/text/text.h"
 #include "output/text/text_parts.h"
-#include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/text.h"

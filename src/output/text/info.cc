@@ -11,7 +11,6 @@
 #include "output/names.h"
 #include "output/text/text.h"
 #include "output/text/text_table.h"
-#include "output/text/trust_lines.h"
 #include "query/core/peaks.h"
 #include "tables/imported.h"
 #include "util/size_text.h"

@@ -11,8 +11,8 @@
 #include "output/answers.h"
 #include "output/names.h"
 #include "output/text/text_parts.h"
-#include "query/by_category.h"
-#include "query/report/fold_modules.h"
+#include "query/report/report_parts.h"
+#include "query/results.h"
 #include "util/size_text.h"
 #include "util/text.h"
 

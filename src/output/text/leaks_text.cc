@@ -11,8 +11,8 @@
 #include "output/answers.h"
 #include "output/names.h"
 #include "output/text/text_table.h"
-#include "query/by_category.h"
 #include "query/dimensions/iteration_times.h"
+#include "query/results.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {

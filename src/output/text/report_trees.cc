@@ -48,8 +48,6 @@ bool IsNameless(std::string_view frame) {
 }
 
 std::string ShortNativeFrame(const std::string& frame) {
-  if (frame == "(no stack)")
-    return frame;
   // "name (image)", or with debugging information "file.cc:12 in name".
   const size_t image = frame.ends_with(')') ? frame.rfind(" (") : std::string::npos;
   if (IsNameless(frame)) {

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "output/text/text.h"
-#include "output/text/trust_lines.h"
 
 namespace vramscope::output {
 namespace {

@@ -10,7 +10,6 @@
 #include "output/names.h"
 #include "output/text/text_parts.h"
 #include "output/text/text_table.h"
-#include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 

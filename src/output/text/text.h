@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 #include "query/dimensions/report.h"
 #include "tables/recording.h"
 
-// Texts of a report for people: in whole, at the end of a run, and what was recorded.
+// Texts of a report for people: the report, the end of a run, facts about the recording; and the
+// lines on how far a report can be trusted, which they share.
 namespace vramscope::output {
 
 inline constexpr size_t kScreenRows = 50;
@@ -64,5 +66,49 @@ std::string FormatRunSummary(const query::Report& report,
 std::string FormatInfo(const query::Report& report,
                        const tables::Recording& recording,
                        const Style& style);
+
+// "94.94 % by the calls' sizes, 5.06 % by difference of free memory": the sources of the bytes at a
+// device's peak. NVML's figure proves little about the second.
+std::string KnownBy(const query::ResidualSummary& summary);
+// "at most 0 B (0.00 %) in 598 readings, 16 within calls". Words that do not fit after
+// `columns_before` columns go into `*more`.
+std::string Unexplained(const query::ResidualSummary& summary,
+                        const tables::Recording& recording,
+                        size_t columns_before,
+                        const Style& style,
+                        std::string* more);
+
+// Whether a residual is as promised: at most 0.1 % of NVML's figure or 4 MiB, whichever is larger.
+bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes);
+
+// How far a report can be trusted: the residual over the whole run, losses, broken invariants.
+// Broken invariants and losses are loud. Without them it is one line.
+std::vector<std::string> TrustLines(const query::Report& report,
+                                    const tables::Recording& recording,
+                                    const Style& style);
+
+// Why a recording has no devices, and what it has instead.
+std::vector<std::string> AbsenceLines(const tables::Recording& recording);
+
+// "pid 4711 was checkpointed from 2.1 s to 3.4 s": it had no memory on the device.
+std::vector<std::string> CheckpointLines(const tables::Recording& recording);
+
+// "Asleep: at most 316 MiB of gpu0 without device memory, at 2.1 s (`--at @4200508018261`)".
+std::vector<std::string> AsleepLines(const query::Report& report,
+                                     const tables::Recording& recording);
+
+// "Trace: train.vram (5.90 MiB, 4.8 bytes an event)".
+std::string TraceLine(const tables::Recording& recording,
+                      const std::string& path,
+                      const Style& style);
+
+// Of a run with --overflow: the peak in use, its part in host memory, and a card that would hold
+// it; or why nothing was served from host memory.
+std::vector<std::string> OverflowLines(const query::Report& report,
+                                       const tables::Recording& recording,
+                                       const Style& style);
+
+// Why overflow served less than requested; "" if it did not.
+std::string OverflowTrouble(const tables::Recording& recording);
 
 }  // namespace vramscope::output

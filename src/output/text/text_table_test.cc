@@ -62,7 +62,7 @@ TEST(Screen, NobodyLooksAtAScreen) {
 }
 
 TEST(Screen, SharesByWeight) {
-  // 12 and 6 lines, of which two each are the head and the empty line.
+  // 12 and 6 lines, including two each for the head and the empty line.
   EXPECT_EQ(ShareLines(18, {{4, 100}, {2, 100}}), (Shown{10, 4}));
 }
 

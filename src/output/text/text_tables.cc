@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "output/names.h"
+#include "output/text/text.h"
 #include "output/text/text_parts.h"
-#include "output/text/trust_lines.h"
 #include "util/size_text.h"
 #include "util/text.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/trust_lines.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 
 #include "format/memory_words.h"
 #include "output/names.h"
-#include "query/report/unexplained.h"
+#include "output/text/text.h"
+#include "query/core/residual.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/text.h"

@@ -9,18 +9,12 @@
 #include <tuple>
 #include <utility>
 
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/dimensions.h"
 
 namespace vramscope::query {
 namespace {
 
 constexpr char kBudgetWord[] = "bytes of names and stacks";
-
-// "layer.0" is inside of "layer", "solve/jacobi" of "solve".
-bool IsBelow(const std::string& text, const std::string& prefix) {
-  return !prefix.empty() && text.size() > prefix.size() && text.starts_with(prefix) &&
-         (text[prefix.size()] == '.' || text[prefix.size()] == '/');
-}
 
 }  // namespace
 
@@ -32,72 +26,43 @@ size_t Aggregator::KeyHash::operator()(const std::vector<uint64_t>& key) const n
 }
 
 RowKey Aggregator::KeyOfRows(const tables::Recording& recording,
-                             const DimensionTexts& texts,
+                             const DimensionValues& values,
                              const ReportQuery& query) {
   std::vector<Dimension> dimensions = query.by;
   for (const ReportQuery::Where& where : query.where)
     dimensions.push_back(where.dimension);
-  std::erase_if(dimensions, [](Dimension d) { return !DimensionTexts::IsOfRows(d); });
+  std::erase_if(dimensions, [](Dimension d) { return !DimensionValues::IsOfRows(d); });
   std::sort(dimensions.begin(), dimensions.end());
   dimensions.erase(std::unique(dimensions.begin(), dimensions.end()), dimensions.end());
   if (dimensions.empty())
     return {};
-  return [&recording, &texts, dimensions](const tables::AllocationRow& row) {
+  return [&recording, &values, dimensions](const tables::AllocationRow& row) {
     const tables::SiteRow& site = recording.tables().sites[row.site.value];
     // Size classes and lifetimes are fewer than 16.
     uint64_t key = 0;
     for (const Dimension dimension : dimensions)
-      key = key << 4 ^ texts.Number(dimension, site, &row);
+      key = key << 4 ^ values.Id(dimension, site, &row);
     return key;
   };
 }
 
-const std::string& Aggregator::TextOf(Dimension dimension, uint64_t number, const Leaf& leaf) {
-  const auto [found, added] = text_of_[static_cast<size_t>(dimension)].try_emplace(number);
+const std::string& Aggregator::TextOf(Dimension dimension, uint64_t id) {
+  const auto [found, added] = text_of_[static_cast<size_t>(dimension)].try_emplace(id);
   if (added && !budget_.IsOver())
-    found->second = texts_.Of(dimension, leaf.site, leaf.row);
+    found->second = values_.Text(dimension, id);
   return found->second;
-}
-
-bool Aggregator::Matches(const ReportQuery::Where& where,
-                         const std::string& text,
-                         const Leaf& leaf) const {
-  if (text == where.value)
-    return true;
-  const tables::Tables& tables = recording_.tables();
-  switch (where.dimension) {
-    case Dimension::kLine:
-    case Dimension::kPython:
-    case Dimension::kNative:
-      return text.find(where.value) != std::string::npos;
-    case Dimension::kModule:
-      return IsBelow(text, where.value);
-    case Dimension::kDevice: {
-      const tables::DeviceRow& device = tables.devices[leaf.device.value];
-      return where.value == std::to_string(device.index) ||
-             where.value == DeviceMark(device.kind, device.index);
-    }
-    case Dimension::kThread: {
-      const size_t thread = leaf.site.thread.value;
-      return thread != 0 && thread < tables.threads.size() &&
-             (std::to_string(tables.threads[thread].tid) == where.value ||
-              recording_.string(tables.threads[thread].name) == where.value);
-    }
-    default:
-      return false;
-  }
 }
 
 bool Aggregator::Selects(const Leaf& leaf) {
   verdicts_.resize(query_.where.size());
   for (size_t i = 0; i < query_.where.size(); ++i) {
     const ReportQuery::Where& where = query_.where[i];
-    const uint64_t number = texts_.Number(where.dimension, leaf.site, leaf.row);
-    const auto [verdict, added] = verdicts_[i].try_emplace(number);
+    const uint64_t id = values_.Id(where.dimension, leaf.site, leaf.row);
+    const auto [verdict, added] = verdicts_[i].try_emplace(id);
     if (added) {
-      const std::string& text = TextOf(where.dimension, number, leaf);
+      const std::string& text = TextOf(where.dimension, id);
       (void)budget_.Charge(kBudgetWord, text.size());
-      verdict->second = Matches(where, text, leaf);
+      verdict->second = values_.Matches(where.dimension, id, text, where.value);
     }
     if (!verdict->second)
       return false;
@@ -114,15 +79,18 @@ bool Aggregator::Add(const Leaf& leaf) {
     key.push_back(tables::ToWord(leaf.site.part) << 8 | tables::ToWord(leaf.site.category));
   }
   for (const Dimension dimension : query_.by)
-    key.push_back(texts_.Number(dimension, leaf.site, leaf.row));
+    key.push_back(values_.Id(dimension, leaf.site, leaf.row));
   const auto [found, added] = rows_.try_emplace(std::move(key));
   Row& row = found->second;
   if (added && !budget_.IsOver()) {
     if (query_.by.empty())
-      row.path = texts_.TreePath(leaf.site);
+      row.path = values_.TreePath(leaf.site);
     for (size_t i = 0; i < query_.by.size(); ++i) {
-      row.path.push_back(TextOf(query_.by[i], found->first[2 + i], leaf));
-      row.nameless |= texts_.HasName(query_.by[i], leaf.site, leaf.row) ? 0 : 1u << i;
+      const Dimension by = query_.by[i];
+      const uint64_t id = found->first[2 + i];
+      row.path.push_back(TextOf(by, id));
+      row.nameless |= DimensionValues::IsName(by, id) ? 0 : 1u << i;
+      row.of_segment |= DimensionValues::IsOfSegment(by, id) ? 1u << i : 0;
     }
     for (const std::string& text : row.path)
       (void)budget_.Charge(kBudgetWord, text.size());
@@ -134,9 +102,10 @@ bool Aggregator::Add(const Leaf& leaf) {
 
 std::vector<ReportRow> Aggregator::Take() {
   // Different numbers may have one text: two code objects of one line, two categories of one part.
-  std::map<std::tuple<uint64_t, uint64_t, std::vector<std::string>, uint32_t>, Sum> merged;
+  std::map<std::tuple<uint64_t, uint64_t, std::vector<std::string>, uint32_t, uint32_t>, Sum>
+      merged;
   for (auto& [key, row] : rows_) {
-    Sum& sum = merged[{key[0], key[1], std::move(row.path), row.nameless}];
+    Sum& sum = merged[{key[0], key[1], std::move(row.path), row.nameless, row.of_segment}];
     sum.bytes += row.sum.bytes;
     sum.count += row.sum.count;
   }
@@ -155,6 +124,7 @@ std::vector<ReportRow> Aggregator::Take() {
       row.pid = recording_.tables().processes[process].pid;
     row.path = std::move(std::get<2>(key));
     row.nameless = std::get<3>(key);
+    row.of_segment = std::get<4>(key);
     row.bytes = sum.bytes;
     row.count = sum.count;
     rows.push_back(std::move(row));

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "query/core/live_set.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "util/budget.h"
 
 namespace vramscope::query {
@@ -22,14 +22,14 @@ namespace vramscope::query {
 class Aggregator {
  public:
   Aggregator(const tables::Recording& recording,
-             const DimensionTexts& texts,
+             const DimensionValues& values,
              const ReportQuery& query,
              util::Budget* budget)
-      : recording_(recording), texts_(texts), query_(query), budget_(*budget) {}
+      : recording_(recording), values_(values), query_(query), budget_(*budget) {}
 
   // What tells rows of one site apart in this query; empty where sites are enough.
   static RowKey KeyOfRows(const tables::Recording& recording,
-                          const DimensionTexts& texts,
+                          const DimensionValues& values,
                           const ReportQuery& query);
 
   // What the query's conditions let through.
@@ -47,17 +47,17 @@ class Aggregator {
   struct Row {
     Sum sum;
     std::vector<std::string> path;
-    uint32_t nameless = 0;
+    uint32_t nameless = 0;  // as in ReportRow
+    uint32_t of_segment = 0;
   };
   struct KeyHash {
     size_t operator()(const std::vector<uint64_t>& key) const noexcept;
   };
 
-  const std::string& TextOf(Dimension dimension, uint64_t number, const Leaf& leaf);
-  bool Matches(const ReportQuery::Where& where, const std::string& text, const Leaf& leaf) const;
+  const std::string& TextOf(Dimension dimension, uint64_t id);
 
   const tables::Recording& recording_;
-  const DimensionTexts& texts_;
+  const DimensionValues& values_;
   const ReportQuery& query_;
   util::Budget& budget_;
   std::unordered_map<std::vector<uint64_t>, Row, KeyHash> rows_;

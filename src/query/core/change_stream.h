@@ -38,11 +38,11 @@ static_assert(sizeof(Change) == 24);
 //
 //   frames of allocations (by lifetime)     |---| |------| |--|
 //                                              \     |     /
-//   windows of time                         [    ][    ][    ][    ]   each sorted by itself
+//   windows of time                         [    ][    ][    ][    ]   sorted one at a time
 //                                             ^ Next() gives them one by one
 //
-// Sweep() reads it. Memory holds one window and the ends of rows that were read and go on. Each
-// frame is read once, and nothing larger than a window is ever sorted.
+// Sweep() reads it. Memory holds one window, and the ends of rows that were read and are still
+// live. Each frame is read once. Nothing larger than a window is ever sorted.
 class ChangeStream {
  public:
   ChangeStream(const tables::Recording& recording, TimeSpan span);
@@ -91,7 +91,7 @@ class ChangeStream {
   int64_t first_ns_ = INT64_MAX;  // of what their zones say
   int64_t final_ns_ = INT64_MIN;
   std::vector<int64_t> last_ns_;  // by window: the last instant that is in it
-  std::vector<Block*> pending_;   // by window: what was read of it so far
+  std::vector<Block*> pending_;   // by window: changes read so far
   std::deque<Block> blocks_;      // in use or spare
   Block* spare_ = nullptr;
   std::vector<uint32_t> bucket_ends_;

@@ -45,7 +45,7 @@ util::Result<Instants> AtOwnPeak(const tables::Recording& recording, const Repor
   return AtPeaks(recording.tables(), peaks);
 }
 
-// Per process its own end; what is of no process stands as it stood at the last of them.
+// Each process at its own end. Accounts of no process are read at the last end.
 Instants AtEnd(const tables::Tables& tables) {
   const auto end_of = [](const tables::ProcessRow& process) {
     return process.exit_ns != 0 ? process.exit_ns : process.end_ns;

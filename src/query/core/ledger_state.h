@@ -12,8 +12,8 @@ namespace vramscope::query {
 //   used      |######|      |####|            allocations that are cut out of it
 //   free   |##|      |######|    |#########|  one figure, wherever the gaps are: never below 0
 //
-// Free bytes stand under the segment's site, with its part in use while anything is used
-// (FreeSite() of query/dimensions/texts.h). Memory without device memory below it (an unbacked
+// Free bytes belong to the segment's site, with its part in use while anything is used (FreeSite()
+// of query/dimensions/cells.h). Memory without device memory below it (an unbacked
 // site) is in neither sum. viewer/src/ledger.js has the same rules for the page, and
 // tests/e2e/report/test_one_truth.py compares them.
 struct SegmentState {

@@ -12,7 +12,7 @@
 #include "util/status.h"
 
 // What is live at an instant: the ledger of recording.h, summed by site. Sites without device
-// memory below them (SiteRow::unbacked) have sums, too: these are no part of what a device has.
+// memory below them (SiteRow::unbacked) have sums, too, which do not count for a device.
 namespace vramscope::query {
 
 // What a site has at an instant.
@@ -40,7 +40,7 @@ struct LiveSet {
 // Which rows of a site belong together; equal keys do. Called on several threads.
 using RowKey = std::function<uint64_t(const tables::AllocationRow& row)>;
 
-// With `row_key` by group, else by site.
+// By group with `row_key`, by site without.
 util::Result<LiveSet> ReadLiveSet(const tables::Recording& recording,
                                   const Instants& at,
                                   const RowKey& row_key = {});

@@ -10,7 +10,7 @@
 
 namespace vramscope::query {
 
-// How many threads a question over so many rows is worth, at least 1.
+// The number of threads that pays for a question over `rows`; at least 1.
 size_t WorkersFor(uint64_t rows);
 
 // Reads the columns `wanted` of each frame and visits it, on `workers` threads at once; `worker`

@@ -9,8 +9,7 @@
 
 #include "query/core/aggregator.h"
 #include "query/core/sweep.h"
-#include "query/dimensions/device_names.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/imported.h"
 #include "tables/row_of.h"
 #include "util/budget.h"
@@ -19,40 +18,50 @@
 namespace vramscope::query {
 namespace {
 
-class PeakFinder {
+struct PeakOfDevice {
+  TimeSpan span;
+  Height now;
+  int64_t estimated = 0;
+  int64_t allocated = 0;
+  int64_t most_allocated = 0;
+  bool used = false;
+  bool changed = false;
+  bool has_peak = false;
+  Height highest;
+  tables::PeakRow peak;
+  tables::PeakRow allocated_peak;
+};
+
+class PeakFinder : SweepSums<PeakOfDevice> {
  public:
   // Device 0 is none: what is on it, or put there, makes no peak. `device_of`: which one a cell is
   // on.
   PeakFinder(const Cells& cells,
              std::vector<TimeSpan> spans,
              const std::function<bool(const Cell&)>& counts,
-             tables::DeviceId Cell::*device_of)
-      : devices_(spans.size()) {
-    const auto mask = [](bool counted) { return counted ? int64_t{-1} : 0; };
+             tables::DeviceId Cell::*device_of) {
     for (const Cell& cell : cells.all()) {
       const uint32_t device = (cell.*device_of).value;
       const bool known = device < spans.size() && counts(cell);
-      cells_.push_back({known ? device : 0, mask(IsUse(cell.part)),
-                        mask(cell.estimated == tables::Estimated::kByFreeMemory),
-                        mask(cell.allocated)});
+      cells_.push_back({known ? device : 0, MaskOf(IsUse(cell.part)),
+                        MaskOf(cell.estimated == tables::Estimated::kByFreeMemory),
+                        MaskOf(cell.allocated)});
     }
-    for (size_t i = 0; i < spans.size(); ++i) {
-      devices_[i].span = spans[i];
-      // Before anything moved, all are as high as they were.
-      devices_[i].changed = true;
-      changed_.push_back(static_cast<uint32_t>(i));
-    }
-    changed_count_ = changed_.size();
+    for (const TimeSpan& span : spans)
+      items_.emplace_back().span = span;
+    // A device without any change has a peak, too.
+    StartChanged();
   }
 
   void OnMove(uint32_t cell, int64_t bytes) {
     const CellFacts& facts = cells_[cell];
-    Device& device = devices_[facts.device];
+    PeakOfDevice& device = items_[facts.device];
     device.now.total += bytes;
     device.now.used += bytes & facts.use;
     device.estimated += bytes & facts.estimated;
     device.allocated += bytes & facts.allocated;
-    Changed(&device, facts.device);
+    device.used = true;
+    Changed(facts.device);
   }
 
   void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
@@ -63,48 +72,43 @@ class PeakFinder {
       OnMove(from, -bytes);
       return OnMove(to, bytes);
     }
-    Device& device = devices_[gives.device];
+    PeakOfDevice& device = items_[gives.device];
     device.now.used += (bytes & takes.use) - (bytes & gives.use);
     device.estimated += (bytes & takes.estimated) - (bytes & gives.estimated);
     device.allocated += (bytes & takes.allocated) - (bytes & gives.allocated);
-    Changed(&device, gives.device);
+    device.used = true;
+    Changed(gives.device);
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) {
-    size_t kept = 0;
-    for (size_t i = 0; i < changed_count_; ++i) {
-      const uint32_t index = changed_[i];
-      Device& device = devices_[index];
+    LookAtChanged([&](PeakOfDevice& device) {
       const int64_t time_ns = std::max(first_ns, device.span.from_ns + 1);
       // Its span begins later.
-      if (time_ns > last_ns) {
-        changed_[kept++] = index;
-        continue;
-      }
-      device.changed = false;
+      if (time_ns > last_ns)
+        return false;
       if (time_ns > device.span.to_ns)
-        continue;
+        return true;
       if (!device.has_peak || device.allocated > device.most_allocated) {
         device.most_allocated = device.allocated;
         device.allocated_peak.time_ns = time_ns;
         device.allocated_peak.bytes = static_cast<uint64_t>(std::max<int64_t>(device.allocated, 0));
       }
       if (device.has_peak && !(device.now > device.highest))
-        continue;
+        return true;
       device.has_peak = true;
       device.highest = device.now;
       device.peak.time_ns = time_ns;
       device.peak.bytes = static_cast<uint64_t>(std::max<int64_t>(device.now.total, 0));
       device.peak.estimated_bytes = static_cast<uint64_t>(std::max<int64_t>(device.estimated, 0));
-    }
-    changed_count_ = kept;
+      return true;
+    });
   }
 
   // What a later piece of time had: of equally high instants the first counts.
   void Append(const PeakFinder& later) {
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      Device& device = devices_[i];
-      const Device& other = later.devices_[i];
+    for (size_t i = 0; i < items_.size(); ++i) {
+      PeakOfDevice& device = items_[i];
+      const PeakOfDevice& other = later.items_[i];
       device.used = device.used || other.used;
       if (!other.has_peak)
         continue;
@@ -122,12 +126,13 @@ class PeakFinder {
 
   Peaks Take() {
     Peaks peaks;
-    for (uint32_t i = 1; i < devices_.size(); ++i) {
-      if (!devices_[i].has_peak || (!devices_[i].used && devices_[i].span == TimeSpan{}))
+    for (uint32_t i = 1; i < items_.size(); ++i) {
+      PeakOfDevice& device = items_[i];
+      if (!device.has_peak || (!device.used && device.span == TimeSpan{}))
         continue;
-      devices_[i].peak.device = devices_[i].allocated_peak.device = tables::DeviceId{i};
-      peaks.highest.push_back(devices_[i].peak);
-      peaks.allocated.push_back(devices_[i].allocated_peak);
+      device.peak.device = device.allocated_peak.device = tables::DeviceId{i};
+      peaks.highest.push_back(device.peak);
+      peaks.allocated.push_back(device.allocated_peak);
     }
     return peaks;
   }
@@ -135,36 +140,11 @@ class PeakFinder {
  private:
   struct CellFacts {
     uint32_t device = 0;
-    int64_t use = 0;  // masks: all bits of what counts, none of what does not
+    int64_t use = 0;  // MaskOf(), as the others
     int64_t estimated = 0;
     int64_t allocated = 0;
   };
-  struct Device {
-    TimeSpan span;
-    Height now;
-    int64_t estimated = 0;
-    int64_t allocated = 0;
-    int64_t most_allocated = 0;
-    bool used = false;
-    bool changed = false;
-    bool has_peak = false;
-    Height highest;
-    tables::PeakRow peak;
-    tables::PeakRow allocated_peak;
-  };
-
-  void Changed(Device* device, uint32_t index) {
-    device->used = true;
-    if (device->changed)
-      return;
-    device->changed = true;
-    changed_[changed_count_++] = index;
-  }
-
   std::vector<CellFacts> cells_;
-  std::vector<Device> devices_;
-  std::vector<uint32_t> changed_;  // the first of them: devices, since they were last looked at
-  size_t changed_count_ = 0;
 };
 
 util::Result<Peaks> FindPeaksOf(const tables::Recording& recording,
@@ -279,14 +259,14 @@ util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recordin
 util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording& recording,
                                                         const ReportQuery& query) {
   for (const ReportQuery::Where& where : query.where) {
-    if (DimensionTexts::IsOfRows(where.dimension)) {
+    if (DimensionValues::IsOfRows(where.dimension)) {
       return util::Status::Error(std::string("--at own-peak does not go with --where ") +
                                  DimensionName(where.dimension) +
                                  ": use a dimension that does not change with time");
     }
   }
   const tables::Tables& tables = recording.tables();
-  const DimensionTexts texts(recording, query.own);
+  const DimensionValues texts(recording, query.own);
   util::Budget budget(tables.session.file_bytes, kTextBaseBytes, kTextBytesPerFileByte);
   Aggregator aggregator(recording, texts, query, &budget);
   const Cells cells(recording, [&](const tables::SiteRow& site) {

@@ -21,8 +21,8 @@ struct Height {
   friend auto operator<=>(const Height&, const Height&) = default;
 };
 
-// The table `peaks`: the highest instant of each device that anything was ever on. Whoever resolves
-// a recording fills the table with it, once, before it is written.
+// The table `peaks`: the highest instant of each device that ever had memory. Resolve fills the
+// table once, before it writes the recording.
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording);
 
 // The same within a span of each device, by DeviceId; where there is nothing, its first instant.
@@ -35,7 +35,7 @@ struct Peaks {
   std::vector<tables::PeakRow> allocated;
 };
 util::Result<Peaks> FindBothPeaks(const tables::Recording& recording);
-// A note has the latter, one a device: they are no table of a file.
+// A file has the latter as notes, one a device.
 inline constexpr char kAllocatedPeakNote[] = "allocated peak of ";
 void NoteAllocatedPeaks(const std::vector<tables::PeakRow>& peaks, tables::Tables* tables);
 // Of a recording without such notes they are looked for.

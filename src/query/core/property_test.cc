@@ -139,7 +139,7 @@ class SumsAt {
   std::vector<int64_t> bytes_;
 };
 
-// Told of what goes from one cell to another at once, as the observers of reports are.
+// Sees transfers between cells as one call, like the observers of reports.
 class SumsByTransfers : public SumsAt {
  public:
   using SumsAt::SumsAt;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "query/dimensions/report.h"
+#include "query/results.h"
 #include "tables/recording.h"
 
 // NVML's figures against the ledger's.
@@ -39,9 +41,9 @@ class DeviceSamples {
   // Over those taken while a recorded process used the device; all but the figures of its peak.
   ResidualSummary Summarize() const;
 
-  // The sample that shows the device as it stood at `version` with `total` bytes around `time_ns`:
-  // the nearest in time without a change in between, one without calls under way before others;
-  // else the nearest one at which the ledger had the same total. Null where there is none.
+  // The sample that shows the device at `version` with `total` bytes, around `time_ns`. First
+  // choice: the nearest one without a change in between, preferably without calls under way. Second
+  // choice: the nearest one at which the ledger had the same total. Null if neither exists.
   const tables::SampleRow* At(uint64_t version, uint64_t total, int64_t time_ns) const;
   // The same for a process on this device.
   const tables::ProcessSampleRow* AtProcess(tables::AccountId account,
@@ -54,5 +56,11 @@ class DeviceSamples {
   std::vector<const tables::SampleRow*> samples_;
   std::vector<int64_t> changes_ns_;
 };
+
+// Of the whole recording, in order of time.
+std::vector<Unexplained> FindUnexplained(const tables::Recording& recording);
+
+// "+256.0 MiB since 5.20 s, at cuLaunchKernel in cm.py:8: no known cause"
+std::string UnexplainedText(const tables::Recording& recording, const Unexplained& unexplained);
 
 }  // namespace vramscope::query

@@ -21,8 +21,8 @@ namespace vramscope::query {
 // The last instant that anything is known of.
 int64_t LastInstant(const tables::Recording& recording);
 
-// Tells `observer` every change of the ledger within `span`, in order of time. Where the span has a
-// begin, what stands there already moves in first.
+// Calls `observer` for every change of the ledger within `span`, in order of time. If the span has
+// a begin, what is live there moves in first.
 template <SweepObserver Observer>
 util::Status Sweep(const tables::Recording& recording,
                    const Cells& cells,
@@ -38,7 +38,7 @@ util::Status Sweep(const tables::Recording& recording,
   slow.push_back({INT64_MAX});
   auto next_slow = slow.begin();
   ChangeStream stream(recording, span);
-  // Before the first change nothing stands but at the span's begin.
+  // Only a span with a begin has a state before its first change.
   int64_t stands_since_ns = has_begin ? span.from_ns + 1 : INT64_MAX;
   const auto come_to = [&](int64_t time_ns) {
     if (stands_since_ns < time_ns)
@@ -78,8 +78,8 @@ util::Status Sweep(const tables::Recording& recording,
 // Pieces of a span, in order, one for each thread that looking at its changes is worth.
 std::vector<TimeSpan> PiecesOf(const tables::Recording& recording, TimeSpan span);
 
-// The same on a thread for each piece: a copy of `observer` for each is told what changes in it,
-// and therefore knows nothing of what came before but what stands when its piece begins.
+// The same with one thread a piece. Each piece has a copy of `observer`, which sees what is live at
+// its begin and the changes in it, and nothing from before.
 template <SweepObserver Observer>
 util::Result<std::vector<Observer>> SweepPieces(const tables::Recording& recording,
                                                 const Cells& cells,

@@ -15,20 +15,64 @@
 
 namespace vramscope::query {
 
-// Follows the ledger through time. No base class: every change of a recording comes here.
-//   OnMove      the bytes of a cell (of the Cells given) change; those of one instant come together
-//   OnTransfer  they go from one cell to another of its account, or, if negative, back; an observer
-//               that has no such function is told of two moves
-//   OnState     so it stands now, from the instant of the last changes to the one before the next;
-//               these stretches cover the span without a gap, from the first change in it where it
-//               has no begin
+// Follows the ledger through time. There is no base class, since it sees every change of a
+// recording.
+//   OnMove      The bytes of a cell (of the Cells given) change. Changes of one instant come
+//   together. OnTransfer  Bytes go from one cell to another of its account, or back if negative.
+//   Optional:
+//               without it they come as two moves.
+//   OnState     The state from the instant of the last changes to the one before the next. These
+//               stretches cover the span without a gap. If the span has no begin, the first one
+//               starts with the first change.
 template <class T>
 concept SweepObserver = requires(T& observer, uint32_t cell, int64_t number) {
   observer.OnMove(cell, number);
   observer.OnState(number, number);
 };
 
-// A change that is no row of `allocations`.
+// Base of an observer that sums cells up by item, such as a device, and looks at the items that
+// changed. An Item has a member `bool changed`.
+template <class Item>
+class SweepSums {
+ protected:
+  // All bits of what counts, none of what does not: a branch would cost more.
+  static constexpr int64_t MaskOf(bool counts) { return counts ? -1 : 0; }
+
+  // After the last item was added.
+  void StartUnchanged() { changed_.resize(items_.size()); }
+  void StartChanged() {
+    StartUnchanged();
+    for (uint32_t i = 0; i < items_.size(); ++i)
+      Changed(i);
+  }
+  void Changed(uint32_t index) {
+    if (items_[index].changed)
+      return;
+    items_[index].changed = true;
+    changed_[changed_count_++] = index;
+  }
+  // Calls look(item) for each item that changed. Where it returns false the item remains changed.
+  template <class Look>
+  void LookAtChanged(const Look& look) {
+    size_t kept = 0;
+    for (size_t i = 0; i < changed_count_; ++i) {
+      Item& item = items_[changed_[i]];
+      if (look(item))
+        item.changed = false;
+      else
+        changed_[kept++] = changed_[i];
+    }
+    changed_count_ = kept;
+  }
+
+  std::vector<Item> items_;
+
+ private:
+  std::vector<uint32_t> changed_;
+  size_t changed_count_ = 0;
+};
+
+// A change that comes from another table than `allocations`.
 struct SlowChange {
   enum class Kind : uint8_t { kStep, kCheckpointed, kRestored };
   int64_t time_ns = 0;
@@ -44,9 +88,9 @@ std::vector<SlowChange> SlowChangesIn(const tables::Tables& tables, TimeSpan spa
 //
 //   Change, SlowChange -> bytes of each cell and segment -> OnMove, OnTransfer, OnState
 //
-// A cell is a sum that the observer tells apart (query/dimensions/cells.h). Sweep() loads what
-// stands at the begin of a span, then applies every change in it. Sums are moved, never counted
-// again; tests compare them with ReadLiveSet() at random instants.
+// A cell is one of the sums that the observer distinguishes (query/dimensions/cells.h). Sweep()
+// loads the state at the begin of a span, then applies every change in it. Sums are updated, never
+// recounted. Tests compare them with ReadLiveSet() at random instants.
 template <SweepObserver Observer>
 class SweepLedger {
  public:
@@ -67,7 +111,7 @@ class SweepLedger {
     }
   }
 
-  // What stands at an instant, of all accounts.
+  // The state at an instant, of all accounts.
   util::Status Load(const tables::Recording& recording, int64_t time_ns) {
     for (const tables::CheckpointRow& row : tables_.checkpointed) {
       if (row.account.value < checkpointed_.size() && row.begin_ns <= time_ns &&

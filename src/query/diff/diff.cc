@@ -10,9 +10,7 @@
 #include <utility>
 
 #include "query/core/residual.h"
-#include "query/diff/diff_callers.h"
-#include "query/diff/diff_causes.h"
-#include "query/diff/diff_growth.h"
+#include "query/diff/diff_parts.h"
 #include "query/diff/diff_side.h"
 #include "util/size_text.h"
 
@@ -94,7 +92,7 @@ void SortByChange(std::vector<DiffRow>* rows) {
 }
 
 std::vector<DiffRow> RowsOf(const Comparison& all, const std::vector<ComparedRow>& rows) {
-  // Keys that differ in what nobody sees have one path.
+  // Keys that differ only in hidden fields have one path.
   std::map<std::vector<std::string>, DiffRow> merged;
   for (const ComparedRow& row : rows) {
     DiffRow next = RowOf(all, row);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_causes.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,9 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "query/diff/diff_group.h"
-#include "query/diff/diff_growth.h"
-#include "query/diff/diff_scale.h"
+#include "query/diff/diff_parts.h"
 #include "query/dimensions/fold_names.h"
 #include "util/size_text.h"
 
@@ -76,8 +72,8 @@ class CauseFinder {
     return group;
   }
 
-  // Something else than the peak tells that this many bytes of the row are more (less where they
-  // are negative): they count no more. Returns what of that the peak shows.
+  // Takes bytes of a row that another finding than the peak explains (fewer bytes if negative), so
+  // that they do not count again. Returns the part of them that the peak shows.
   uint64_t Explain(const DiffKey& key, int64_t bytes) {
     uint64_t explained = 0;
     for (ComparedRow& row : all_.rows) {
@@ -100,7 +96,7 @@ class CauseFinder {
   // Parameters and all that follows them have elements of another size.
   void AddElementSize();
   void AddScale();
-  // What both allocate alike, and one holds for longer.
+  // Memory that both allocate in the same way, and one holds for longer.
   void AddReleased();
   void AddLayers();
   void AddOptimizer();
@@ -134,8 +130,8 @@ void CauseFinder::AddAsleep() {
   }
 }
 
-// Bytes that the ends of iterations show, said of the rows of the same keys, whose changes at the
-// peak are thereby told, too.
+// Leaks are seen at the ends of iterations. They also explain the changes at the peak of rows with
+// the same keys.
 void CauseFinder::AddLeaks() {
   const auto tell = [&](const DiffSide& side, const DiffSide& other, bool in_b) {
     const std::vector<KeyGrowth> growths = GrowingMore(side, other);

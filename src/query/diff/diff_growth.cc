@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_growth.h"
-
 #include <algorithm>
 #include <set>
+
+#include "query/diff/diff_parts.h"
 
 namespace vramscope::query {
 namespace {
 
 constexpr int64_t kMostPoints = 10;
-// Fewer are no line.
+// A line needs as many points.
 constexpr size_t kFewestPoints = 3;
 
 DiffSum At(const DiffSide::IterationState& state, const DiffKey& key) {
@@ -16,7 +16,7 @@ DiffSum At(const DiffSide::IterationState& state, const DiffKey& key) {
   return found == state.end.end() ? DiffSum{} : found->second;
 }
 
-// The iterations in which caches fill and optimizers make their state are no part of a line.
+// A line leaves out the iterations in which caches fill and optimizers make their state.
 size_t FirstPoint(const DiffSide& side) {
   const size_t count = side.iterations.size();
   return count < kFewestPoints ? count : std::min<size_t>(2, count - kFewestPoints);

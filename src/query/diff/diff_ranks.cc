@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_ranks.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "query/core/residual.h"
+#include "query/diff/diff.h"
 #include "query/diff/diff_side.h"
 #include "util/size_text.h"
 
@@ -38,7 +37,7 @@ int32_t RankOf(const DiffSubject& subject) {
     if (process.rank > 0)
       return process.rank;
   }
-  // Row 0 is no process, and has rank 0 by itself.
+  // Row 0 means "no process", but its rank is 0.
   const auto& processes = recording.tables().processes;
   return processes.size() > 1 ? processes[1].rank : -1;
 }

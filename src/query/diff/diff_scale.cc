@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/diff_scale.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <vector>
 
-#include "query/diff/diff_growth.h"
+#include "query/diff/diff_parts.h"
 #include "query/dimensions/fold_names.h"
 
 namespace vramscope::query {

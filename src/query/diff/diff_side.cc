@@ -9,7 +9,7 @@
 #include "query/core/instant.h"
 #include "query/core/parallel.h"
 #include "query/core/peaks.h"
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/fold_names.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/iteration_times.h"
@@ -155,7 +155,7 @@ class KeyMaker {
   }
 
   const tables::Recording& recording_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
   DiffWords& words_;
   DiffSide& side_;
   std::vector<uint32_t> strings_;  // by StringId: word + 1
@@ -261,7 +261,7 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
                           : ": nothing was allocated in this recording, so there is nothing to "
                             "compare; CPU tensors are recorded with `vramscope run --cpu`"));
   }
-  // GPUs, else the CPU's tensors, else pinned memory.
+  // GPUs if there are any; otherwise CPU tensors; otherwise pinned memory.
   const auto has = [&](DeviceKind kind) {
     return std::any_of(found.begin(), found.end(), [&](const auto& d) { return d.kind == kind; });
   };

@@ -13,7 +13,7 @@
 
 #include "query/core/live_set.h"
 #include "query/diff/diff.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/recording.h"
 #include "util/status.h"
 
@@ -38,11 +38,11 @@ struct DiffKey {
   uint32_t device = 0;  // index into DiffSide::devices
   format::Category category = format::Category::kUnknown;
   format::Phase phase = format::Phase::kNone;
-  bool slack = false;  // in nobody's hands, or the driver's
+  bool slack = false;  // not in use, or the driver's
   uint32_t module = 0;
   uint32_t parameter = 0;
   uint32_t tag = 0;
-  uint32_t detail = 0;  // the ledger's path, of what is no block
+  uint32_t detail = 0;  // the ledger's path; 0 for blocks
   uint32_t place = 0;   // what tells the line from others of its program, whatever its number
   friend auto operator<=>(const DiffKey&, const DiffKey&) = default;
 };

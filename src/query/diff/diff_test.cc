@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "query/diff/diff_ranks.h"
 #include "query/testing/random_recording.h"
 #include "tables/imported.h"
 
@@ -417,7 +416,7 @@ TEST(DiffTest, TheCallerThatChangedIsNamed) {
   EXPECT_EQ(diff->rows[0].callers[0].delta_bytes(), int64_t{16} * kMiB);
   EXPECT_EQ(diff->rows[0].callers[1].a_bytes, 8 * kMiB);
   EXPECT_EQ(diff->rows[0].callers[1].delta_bytes(), 0);
-  // Where all callers grew alike, the line says enough.
+  // If all callers grew by the same amount, the line says enough.
   Piece more = first;
   more.bytes *= 2;
   Piece more_second = second;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/diff/ranks.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -12,8 +10,9 @@
 #include "query/core/instant.h"
 #include "query/core/live_set.h"
 #include "query/core/peaks.h"
-#include "query/dimensions/device_names.h"
-#include "query/history/timelines.h"
+#include "query/diff/diff.h"
+#include "query/dimensions/dimensions.h"
+#include "query/dimensions/report.h"
 
 namespace vramscope::query {
 namespace {
@@ -49,7 +48,7 @@ util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants&
   return found;
 }
 
-// GPUs, else the CPU's tensors.
+// GPUs if there are any, otherwise CPU tensors.
 DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
   for (const auto& [key, rank] : found) {
     if (tables.devices[key.second].kind == DeviceKind::kGpu)
@@ -330,7 +329,7 @@ RankReport RankFold::Finish() && {
 
 util::Result<RankReport> RanksWithin(const tables::Recording& recording) {
   std::set<int32_t> numbers;
-  for (size_t i = 1; i < recording.tables().processes.size(); ++i)  // row 0 is no process
+  for (size_t i = 1; i < recording.tables().processes.size(); ++i)  // row 0 means "none"
     numbers.insert(recording.tables().processes[i].rank);
   numbers.erase(-1);
   if (numbers.size() < 2)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of one program, each with a recording of its own.
-#include "query/diff/ranks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "query/diff/diff.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -60,7 +59,7 @@ TEST(RanksTest, AHeavyRankIsNamedWithItsLayer) {
   EXPECT_EQ(report.excess[0].bytes, 50 * kMiB);
 }
 
-// What a layer of another name has less is no excess: the parts add up to the whole.
+// A layer of another name with fewer bytes is not an excess: the parts add up to the whole.
 TEST(RanksTest, TheExcessAddsUp) {
   RankFold fold;
   for (const int32_t number : {0, 1}) {
@@ -171,7 +170,7 @@ TEST(RanksTest, RanksThatShareADeviceAreToldAtTheirOwnPeaks) {
   EXPECT_EQ(report->ranks[0].on, "cpu");
 }
 
-// NCCL has its peers' memory mapped: a rank is one row, at the device where it has most.
+// NCCL maps its peers' memory. A rank is one row, at the device with most of its bytes.
 TEST(RanksTest, ARankWithMemoryOnTwoDevicesIsOneRow) {
   RecordingBuilder builder;
   tables::Tables& tables = builder.tables;

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -39,6 +39,19 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
   return site;
 }
 
+tables::StringId PyTorchOwner(const tables::Recording& recording) {
+  tables::StringId last;
+  for (const tables::SiteRow& site : recording.tables().sites) {
+    // Neighbours mostly have one owner.
+    if (site.owner == last)
+      continue;
+    last = site.owner;
+    if (recording.string(last) == "PyTorch")
+      return last;
+  }
+  return {};
+}
+
 AllocatedRule::AllocatedRule(const tables::Tables& tables) : accounts_(tables.accounts.size()) {
   for (size_t i = 0; i < accounts_.size(); ++i)
     accounts_[i].is_process = tables.accounts[i].process.value != 0;
@@ -66,7 +79,7 @@ bool AllocatedRule::IsAllocated(const tables::SiteRow& site) const {
       !accounts_[account].is_process || !IsUse(part) ||
       format::PartCategory(part) == Category::kDriver)
     return false;
-  // What NVML knows of beyond the allocations.
+  // NVML's figure beyond the allocations.
   return part != Part::kBeforeRecording || site.estimated == tables::Estimated::kExact;
 }
 
@@ -88,13 +101,13 @@ Cells::Cells(const tables::Recording& recording,
 }
 
 Cells::Cells(const tables::Recording& recording, Dimension by) {
-  const DimensionTexts texts(recording);
+  const DimensionValues values(recording);
   std::map<uint64_t, uint32_t> by_number;
   std::map<std::string, uint32_t> by_text;
   Fill(recording, [&](const tables::SiteRow& site) {
-    const auto [known, added] = by_number.try_emplace(texts.Number(by, site, nullptr), 0);
+    const auto [known, added] = by_number.try_emplace(values.Id(by, site, nullptr), 0);
     if (added) {
-      std::string text = texts.Of(by, site, nullptr);
+      std::string text = values.Of(by, site, nullptr);
       const auto [group, is_new] = by_text.try_emplace(text, static_cast<uint32_t>(groups_.size()));
       if (is_new)
         groups_.push_back(std::move(text));

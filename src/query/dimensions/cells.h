@@ -16,16 +16,20 @@ namespace vramscope::query {
 inline bool IsBlock(const tables::SiteRow& site) {
   return site.backing == 0 && site.allocator.value != 0 && site.api.value == 0;
 }
-// In somebody's hands.
+// In use, not slack.
 constexpr bool IsUse(format::Part part) {
   return part != format::Part::kUncut && !format::IsSlack(part);
 }
 
-// Free bytes of somebody's segments: no line, layer or thread has them.
+// Free bytes of an allocator's segments: no line, layer or thread has them.
 constexpr bool IsFree(format::Part part) {
   return part == format::Part::kCached || part == format::Part::kFragmentation ||
          part == format::Part::kGraphPool || part == format::Part::kGraphCached;
 }
+
+// The owner of what PyTorch's caching allocator keeps; 0 where the recording has none. Owners are
+// compared by id.
+tables::StringId PyTorchOwner(const tables::Recording& recording);
 
 // "allocated" and "reserved" as PyTorch means them (torch.cuda.memory_allocated, memory_reserved).
 class AllocatedRule {
@@ -47,8 +51,8 @@ class AllocatedRule {
   std::vector<Account> accounts_;
 };
 
-// What bytes stand under that no row of `sites` says: `site` for the rounding of its allocations,
-// and a segment's site for its free bytes.
+// Sites that are not in the table: that of the rounding of a site's allocations, and that of a
+// segment's free bytes.
 tables::SiteRow RoundingSite(const tables::SiteRow& site);
 tables::SiteRow FreeSite(const tables::Recording& recording,
                          const tables::SegmentRow& segment,

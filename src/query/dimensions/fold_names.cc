@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostTails = 3;
 
 constexpr size_t kMaxDigits = 9;
-// "[0-3,5,8-11,14,...]": beyond that nobody reads on.
+// "[0-3,5,8-11,14,...]": more would not be read.
 constexpr size_t kMaxRanges = 4;
 
 // Names that differ only from their first number on.
@@ -118,7 +118,7 @@ std::string RangeText(const std::set<uint32_t>& numbers) {
 
 std::string FoldNames(const std::map<std::string, uint64_t>& weights) {
   std::map<std::string, Family> families;
-  // Classes of which there are several models: "Linear", "Linear#2".
+  // Classes with several models: "Linear", "Linear#2".
   std::set<std::string_view> numbered;
   for (const auto& [name, weight] : weights) {
     if (const ModelName model = SplitModel(name); model.number > 1)
@@ -153,7 +153,7 @@ std::string FoldNames(const std::map<std::string, uint64_t>& weights) {
   if (main == families.end())
     return {};
   std::string text = main->second.Text();
-  // A twentieth is no name worth.
+  // A twentieth of the bytes does not deserve a name.
   if (families.size() > 1 && main->second.weight < total - total / 20)
     text += " and " + std::to_string(families.size() - 1) + " more";
   return text;

@@ -19,14 +19,13 @@ std::vector<tables::FrameId> StackFrames(const tables::Recording& recording,
                                          tables::StackId stack,
                                          size_t limit = static_cast<size_t>(-1));
 
-// What is shown of a stack where it becomes text: of one that is deeper or longer the outermost
-// frames are left out, and counted. The probe records at most 256 frames of Python or 96 native
-// ones: what is recorded is as deep only if somebody made it up, and as long only with names of
-// 1 KiB (Python) or 2.7 KiB (C++) in every frame.
+// Limits of a stack as text. A deeper or longer stack loses its outermost frames, which are
+// counted. Recorded stacks stay below: the probe records at most 256 Python frames or 96 native
+// ones, and names reach the limit only with 1 KiB (Python) or 2.7 KiB (C++) in every frame.
 inline constexpr size_t kMaxStackFrames = 512;
 inline constexpr size_t kMaxStackBytes = size_t{256} << 10;
 
-// "(12 more frames)": what stands for the outermost ones.
+// "(12 more frames)", in place of the outermost ones.
 std::string FramesLeftOut(size_t count);
 
 // Not to be shared between threads.
@@ -83,7 +82,7 @@ class UserFrames {
 // "train.py:42 in forward"; a native frame without a source line is "name (libfoo.so)".
 std::string FormatFrame(const tables::Recording& recording, tables::FrameId frame);
 
-// Text of the frame's line, where the recording has it.
+// The source text of the frame's line; empty if it is not recorded.
 std::string_view SourceOf(const tables::Recording& recording, tables::FrameId frame);
 
 std::string_view Basename(std::string_view path);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,13 +15,35 @@
 // The questions of a recording; results.h has the answers.
 namespace vramscope::query {
 
-// Dimensions by which rows can be grouped and filtered, by their contract names.
+// Dimensions by which rows can be grouped and filtered. dimensions.cc defines what each of them is.
 enum class Dimension : uint8_t {
-#define VRAMSCOPE_DIMENSION(name, text) k##name,
-#include "query/dimensions/dimensions.def"
+  kHost,
+  kDevice,
+  kProcess,
+  kRank,
+  kThread,
+  kStream,
+  kOwner,
+  kAllocator,
+  kApi,
+  kCategory,
+  kModule,
+  kClass,
+  kParameter,
+  kPhase,
+  kIteration,
+  kLine,
+  kPython,
+  kNative,
+  kTag,
+  kCommunicator,
+  kSizeClass,
+  kLifetime,
 };
 inline constexpr size_t kDimensionCount = static_cast<size_t>(Dimension::kLifetime) + 1;
 const char* DimensionName(Dimension dimension);
+// "host, device, process, ...".
+std::string DimensionNames();
 // The dimension of that name, or an error that lists the names that exist.
 util::Result<Dimension> ParseDimension(const std::string& name);
 // Adds the dimension of that name; an error where it is there already.
@@ -86,8 +110,28 @@ util::Result<Report> MakeReport(const tables::Recording& recording, const Report
 // driver-owned parts by name.
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets);
+// At this number a band takes 8 MB in each thread that fills it.
+inline constexpr size_t kMaxBuckets = 1'000'000;
+// An error for more buckets than that, and for none: the one that all the functions give.
+util::Status CheckBuckets(uint64_t buckets);
+
+// As MakeTimelines(), with a band for each value of a dimension. An error for one that says
+// something of single allocations, such as their lifetimes.
+util::Result<std::vector<Timeline>> MakeTimelinesBy(const tables::Recording& recording,
+                                                    size_t buckets,
+                                                    Dimension by);
+
+// As MakeTimelines(), of what some processes have, and of the devices on which they have anything.
+using HasProcess = std::function<bool(tables::ProcessId)>;
+util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& recording,
+                                                    size_t buckets,
+                                                    const HasProcess& has);
+
 // An error where the recording has no iterations.
 util::Result<Iterations> MakeIterations(const tables::Recording& recording);
 util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options);
+
+// By device; none of a run in which nothing was served from the host.
+util::Result<std::vector<Overflow>> FindOverflow(const tables::Recording& recording);
 
 }  // namespace vramscope::query

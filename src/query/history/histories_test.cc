@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines and iterations: what they say of an instant is what the live set says of it.
+// Timelines and iterations agree with the live set at every instant.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,6 @@
 #include "query/core/peaks.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/report.h"
-#include "query/history/timelines.h"
 #include "query/keywords/keywords.h"
 #include "query/testing/random_recording.h"
 #include "util/size_text.h"
@@ -163,7 +162,7 @@ TEST_P(HistoriesTest, IterationsArePeaksWithin) {
   }
 }
 
-// A device's peak within an iteration is no lower than any instant of it, and is in it.
+// A device's peak of an iteration is the highest instant in it.
 TEST_P(HistoriesTest, ReportOfAnIterationIsOfItsPeak) {
   for (int64_t number = 0; number < 10; number += 3) {
     ReportQuery query;

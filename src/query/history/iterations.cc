@@ -69,8 +69,7 @@ struct Extent {
   int64_t peak_ns = 0;
   int64_t allocated_ns = 0;  // when most was allocated
 
-  // A state within it; times only go on. `risen`: the figures that may be higher than in the one
-  // before.
+  // A state within it, later than the one before. `risen`: the figures that may be higher now.
   void See(const Figures& now, uint32_t risen, int64_t time_ns) {
     See(now, risen, {now[kTotalFigure], now[kUsedFigure]}, time_ns);
   }
@@ -194,7 +193,7 @@ class IterationTracker {
     uint32_t risen = kAllFigures;  // since the last look
     bool used = false;
     std::vector<Extent> over;      // by number, from the first that is known
-    Extent under_way;              // the one behind them, or the next
+    Extent under_way;              // the one after them, or the next
     int64_t until_ns = INT64_MIN;  // no iteration begins or ends before
 
     void Add(uint32_t figures, int64_t bytes) {
@@ -204,7 +203,7 @@ class IterationTracker {
     }
   };
 
-  // The state stood from first_ns to last_ns: in the iteration under way, or several.
+  // The state lasted from first_ns to last_ns: in the iteration under way, or several.
   static void Look(Account* account, int64_t first_ns, int64_t last_ns) {
     const ProcessIterations& times = *account->times;
     const uint32_t risen = std::exchange(account->risen, 0);
@@ -221,7 +220,7 @@ class IterationTracker {
       account->until_ns = begin_ns + 1;
       if (last_ns <= begin_ns && last_ns < end_ns)
         return;
-      // Else it was over before anything was there.
+      // Otherwise it ended before the first allocation.
       if (end_ns >= first_ns || account->under_way.open) {
         account->under_way.See(account->now, risen,
                                std::max(first_ns, std::min(begin_ns + 1, end_ns)));

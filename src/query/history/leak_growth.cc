@@ -15,7 +15,7 @@
 #include "query/core/live_set.h"
 #include "query/core/parallel.h"
 #include "query/dimensions/iteration_times.h"
-#include "query/history/leak_groups.h"
+#include "query/history/leak_parts.h"
 
 namespace vramscope::query {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 using format::Category;
 using tables::ProcessId;
 
-// Fewer points after the warm-up are no line.
+// A line needs as many points after the warm-up.
 constexpr int64_t kFewestPoints = 4;
 
 constexpr size_t kMostAncestors = 64;
@@ -67,7 +67,7 @@ struct Line {
     return rises;
   }
   bool Steady() const { return Rises() * 10 >= (bytes.size() - 1) * 9; }
-  // One step is no growth of its own: other names of the group may have such steps in turn.
+  // One step is not growth: other names of the group may have such steps in turn.
   bool RisesOften() const { return Rises() * 4 >= bytes.size() - 1; }
 
   // Of the straight line that fits best.
@@ -240,7 +240,7 @@ struct PartKey {
 using Parts = std::map<PartKey, Part>;
 using PartSpan = std::span<const Parts::iterator>;
 
-// Neighbours that are alike.
+// Neighbours with the same key.
 template <typename Key>
 std::vector<PartSpan> SplitBy(PartSpan parts, Key key) {
   std::vector<PartSpan> out;
@@ -275,8 +275,8 @@ class GrowthFinder {
     const ProcessIterations& of = times_.Of(process);
     return of.count() - of.first() >= kFewestIterations;
   }
-  // The process by whose iterations another one without enough of its own is judged: an ancestor,
-  // else that with the most.
+  // The process whose iterations judge a process without enough of its own: an ancestor if one has
+  // enough, otherwise the process with the most.
   ProcessId JudgeOf(ProcessId process) const;
   // Whether a process whose end is unknown may still exist at the end of `times`: its last event is
   // late, and its parent has not begun another process since. A loader's worker that is ahead of
@@ -286,8 +286,8 @@ class GrowthFinder {
   util::Status Read(std::vector<Found>* found);
   void AddGrowths(const LineKey& line, Parts& parts);
   void AddGrowthsOfClass(const LineKey& line, PartSpan parts);
-  // Whether a class rises without growing by itself: its memory has another class in part, as that
-  // of a model of which the agent learned late.
+  // Whether a class rises only because its memory is split over classes: the agent learned of the
+  // model late, and part of its memory has another class.
   bool IsSplitOverClasses(const LineKey& line, const std::vector<PartSpan>& classes) const;
   // Adds a row where the parts as a whole grow.
   bool AddGrowth(const LineKey& line, PartSpan parts, bool whole);
@@ -416,7 +416,7 @@ bool GrowthFinder::AddGrowth(const LineKey& line, PartSpan parts, bool whole) {
   const std::optional<Line> grown = SumOf(parts).GrowingIn(window);
   if (!grown || (!whole && !grown->RisesOften()))
     return false;
-  // The text is about what grew, not about what was there before.
+  // The text is about growth, not about the bytes before it.
   std::map<Category, int64_t> rises;
   for (const auto& part : parts)
     rises[part->first.category] += part->second.changes.Rise(window);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growth over iterations, and what nobody freed, of trainings made by hand.
+// Growth over iterations and memory that was never freed, in trainings made by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "query/by_category.h"
 #include "query/dimensions/report.h"
+#include "query/results.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -186,7 +186,7 @@ TEST_F(LeaksTest, TheTextIsAboutWhatGrowsAndNotAboutWhatIsThere) {
   EXPECT_EQ(leaks.growing[0].module, "[3-11] x9");
 }
 
-// The last layer's gradient is one step, which is no growth; the outputs of one layer are.
+// The last layer's gradient is one step, not growth; the outputs of one layer do grow.
 TEST_F(LeaksTest, OneLayerAmongOthersThatVary) {
   Iterations(20);
   const auto line = Line(5);

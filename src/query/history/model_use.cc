@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/history/model_use.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +6,7 @@
 #include "query/dimensions/fold_names.h"
 #include "query/dimensions/iteration_times.h"
 #include "query/dimensions/report.h"
+#include "query/history/leak_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -140,7 +139,7 @@ void ModelUse::Judge() {
     } else if (count < kFewestIterations) {
       model.unused = made_and_run_ns > model.last_run_ns;
     } else if (model.last_run_ns <= of.BeginOf(of.count() - 1)) {
-      // In the last iteration it does not run: a newer one has its place, or the training goes on
+      // It does not run in the last iteration: a newer model replaced it, or the training continues
       // without it.
       const int64_t last_ns = of.BeginOf(of.count() - std::max(count / kLastShare, int64_t{2}));
       model.unused = made_and_run_ns > model.last_run_ns ||

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's history by category, in their order, bottom first, the driver's above them; what has
 // no category by owner and part, and on top what belongs to none of the recorded processes.
-#include "query/history/timelines.h"
-
 #include <algorithm>
 #include <climits>
 #include <iterator>
@@ -11,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "query/core/peaks.h"
 #include "query/core/residual.h"
 #include "query/core/sweep.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/report.h"
-#include "query/dimensions/texts.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {
@@ -30,7 +29,7 @@ struct Band {
   friend auto operator<=>(const Band&, const Band&) = default;
 };
 
-// What no device memory is mapped below is no part of the stack.
+// Memory without device memory below it is not part of the stack.
 const Band kUnbacked{INT_MAX, ""};
 
 Band BandOf(const tables::Recording& recording, const Cell& cell) {
@@ -54,16 +53,32 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
   return band;
 }
 
-// What a ring does not keep is no curve.
+// The curve begins where the ring's history begins.
 int64_t FirstInstant(const tables::Session& session) {
   return session.HasPast() ? session.history_ns : session.begin_ns;
 }
 
+// The highest instant of a bucket so far.
+struct BucketTop {
+  bool seen = false;
+  Height height;
+  int64_t time_ns = 0;
+};
+struct BucketsOfDevice {
+  std::map<Band, size_t> bands;
+  std::vector<int64_t> now;  // by band
+  Height height;
+  bool changed = false;
+  std::vector<BucketTop> tops;
+  std::vector<int64_t> bytes;  // by bucket and band
+};
+
 // Each bucket of each device keeps its highest instant: the largest total, among equal ones that
 // with most in use, of them the first.
-class BucketFiller {
+class BucketFiller : SweepSums<BucketsOfDevice> {
  public:
-  // `by_group`: bands are the cells' groups, else categories. `has`: of which processes; null: all.
+  // `by_group`: bands are the groups of cells instead of categories. `has`: selects processes;
+  // null: all.
   BucketFiller(const tables::Recording& recording,
                const Cells& cells,
                size_t buckets,
@@ -73,61 +88,58 @@ class BucketFiller {
     const int64_t end_ns = std::max(LastInstant(recording), begin_ns_);
     width_ns_ = (end_ns - begin_ns_) / static_cast<int64_t>(buckets_) + 1;
     buckets_ = static_cast<size_t>((end_ns - begin_ns_) / width_ns_) + 1;
-    devices_.resize(recording.tables().devices.size());
+    items_.resize(recording.tables().devices.size());
     for (const Cell& cell : cells.all()) {
       const bool unbacked = cell.unbacked_of.value != 0;
       const tables::DeviceId of = unbacked ? cell.unbacked_of : cell.device;
-      const bool shown = of.value < devices_.size() &&
+      const bool shown = of.value < items_.size() &&
                          (!has || has(recording.tables().accounts[cell.account.value].process));
-      const uint32_t index = shown ? of.value : 0;  // row 0 is no device
-      Device& device = devices_[index];
+      const uint32_t index = shown ? of.value : 0;  // row 0 means "none"
+      BucketsOfDevice& device = items_[index];
       const Band band = unbacked   ? kUnbacked
                         : by_group ? Band{0, cells.groups()[cell.group]}
                                    : BandOf(recording, cell);
       const auto [found, added] = device.bands.try_emplace(band, device.bands.size());
-      cells_.push_back({index, static_cast<uint32_t>(found->second), unbacked ? 0 : int64_t{-1},
-                        IsUse(cell.part) && !unbacked ? int64_t{-1} : 0});
+      cells_.push_back({index, static_cast<uint32_t>(found->second), MaskOf(!unbacked),
+                        MaskOf(IsUse(cell.part) && !unbacked)});
     }
-    for (uint32_t i = 0; i < devices_.size(); ++i) {
-      Device& device = devices_[i];
-      changed_.push_back(i);
-      ++changed_count_;
+    for (BucketsOfDevice& device : items_) {
       device.now.resize(device.bands.size());
       device.tops.resize(buckets_);
       device.bytes.resize(buckets_ * device.bands.size());
     }
+    StartChanged();
   }
 
   void OnMove(uint32_t cell, int64_t bytes) {
     const CellFacts& facts = cells_[cell];
-    Device& device = devices_[facts.device];
+    BucketsOfDevice& device = items_[facts.device];
     device.now[facts.band] += bytes;
-    device.height.total += bytes & facts.stands;
+    device.height.total += bytes & facts.backed;
     device.height.used += bytes & facts.use;
-    Changed(&device, facts.device);
+    Changed(facts.device);
   }
 
   void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
     const CellFacts& gives = cells_[from];
     const CellFacts& takes = cells_[to];
-    Device& device = devices_[gives.device];
+    BucketsOfDevice& device = items_[gives.device];
     device.now[gives.band] -= bytes;
     device.now[takes.band] += bytes;
     device.height.used += (bytes & takes.use) - (bytes & gives.use);
-    Changed(&device, gives.device);
+    Changed(gives.device);
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) {
     const size_t first = BucketFrom(first_ns);
     const size_t last = BucketFrom(last_ns);
-    for (; changed_count_ != 0; --changed_count_) {
-      Device& device = devices_[changed_[changed_count_ - 1]];
+    LookAtChanged([&](BucketsOfDevice& device) {
       Look(&device, first, std::max(first_ns, BeginOf(first)));
-      device.changed = false;
-    }
+      return true;
+    });
     // What did not change is news in buckets that begin.
     for (size_t bucket = std::max(first, seen_ + 1); bucket <= last; ++bucket) {
-      for (Device& device : devices_)
+      for (BucketsOfDevice& device : items_)
         Look(&device, bucket, std::max(first_ns, BeginOf(bucket)));
     }
     seen_ = last;
@@ -135,12 +147,12 @@ class BucketFiller {
 
   // What a later piece of time had: of equally high instants of a bucket the first counts.
   void Append(const BucketFiller& later) {
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      Device& device = devices_[i];
-      const Device& other = later.devices_[i];
+    for (size_t i = 0; i < items_.size(); ++i) {
+      BucketsOfDevice& device = items_[i];
+      const BucketsOfDevice& other = later.items_[i];
       const size_t bands = device.now.size();
       for (size_t bucket = 0; bucket < buckets_; ++bucket) {
-        const Top& top = other.tops[bucket];
+        const BucketTop& top = other.tops[bucket];
         if (!top.seen || (device.tops[bucket].seen && !(top.height > device.tops[bucket].height)))
           continue;
         device.tops[bucket] = top;
@@ -151,7 +163,7 @@ class BucketFiller {
   }
 
   Timeline TimelineOf(tables::DeviceId id) const {
-    const Device& device = devices_[id.value];
+    const BucketsOfDevice& device = items_[id.value];
     Timeline timeline;
     timeline.device = id;
     struct Row {
@@ -188,37 +200,13 @@ class BucketFiller {
   }
 
  private:
-  struct Height {
-    int64_t total = 0;
-    int64_t used = 0;
-    friend auto operator<=>(const Height&, const Height&) = default;
-  };
-  struct Top {
-    bool seen = false;
-    Height height;
-    int64_t time_ns = 0;
-  };
-  struct Device {
-    std::map<Band, size_t> bands;
-    std::vector<int64_t> now;  // by band
-    Height height;
-    bool changed = true;
-    std::vector<Top> tops;       // by bucket
-    std::vector<int64_t> bytes;  // by bucket and band
-  };
   struct CellFacts {
     uint32_t device;
     uint32_t band;
-    int64_t stands;  // masks: all bits of what counts, none of what does not
+    int64_t backed;  // MaskOf(), as the next one
     int64_t use;
   };
 
-  void Changed(Device* device, uint32_t index) {
-    if (device->changed)
-      return;
-    device->changed = true;
-    changed_[changed_count_++] = index;
-  }
   int64_t BeginOf(size_t bucket) const {
     return begin_ns_ + static_cast<int64_t>(bucket) * width_ns_;
   }
@@ -227,7 +215,7 @@ class BucketFiller {
       return 0;
     return std::min(static_cast<size_t>((time_ns - begin_ns_) / width_ns_), buckets_ - 1);
   }
-  // The same of times that only go on: most are in the bucket of the one before.
+  // The same for ascending times: most are in the bucket of the one before.
   size_t BucketFrom(int64_t time_ns) {
     if (time_ns >= until_ns_) {
       bucket_ = BucketAt(time_ns);
@@ -235,8 +223,8 @@ class BucketFiller {
     }
     return bucket_;
   }
-  static void Look(Device* device, size_t bucket, int64_t time_ns) {
-    Top& top = device->tops[bucket];
+  static void Look(BucketsOfDevice* device, size_t bucket, int64_t time_ns) {
+    BucketTop& top = device->tops[bucket];
     if (top.seen && !(device->height > top.height))
       return;
     top = {true, device->height, time_ns};
@@ -250,9 +238,6 @@ class BucketFiller {
   size_t bucket_ = 0;
   int64_t until_ns_ = INT64_MIN;  // no time before it is in a later bucket
   std::vector<CellFacts> cells_;
-  std::vector<Device> devices_;
-  std::vector<uint32_t> changed_;  // the first of them: devices, since they were last looked at
-  size_t changed_count_ = 0;
   size_t seen_ = 0;  // the last bucket that they were looked at in
 };
 
@@ -330,7 +315,7 @@ util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& rec
 util::Result<std::vector<Timeline>> MakeTimelinesBy(const tables::Recording& recording,
                                                     size_t buckets,
                                                     Dimension by) {
-  if (DimensionTexts::IsOfRows(by)) {
+  if (DimensionValues::IsOfRows(by)) {
     return util::Status::Error(std::string("a timeline cannot be stacked by ") + DimensionName(by) +
                                ": use category, module, line, phase, owner or "
                                "another that does not change with time");

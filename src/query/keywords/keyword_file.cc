@@ -15,8 +15,8 @@
 // Only read, never written back.
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_HEADER_ONLY 1
-// Looking for white space, toml++ 3.3 takes a branch for unreachable that U+0492 and its like
-// reach. They are no white space.
+// toml++ 3.3 marks a branch of its search for white space as unreachable, but U+0492 and others
+// reach it. They are not white space.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
@@ -63,7 +63,7 @@ struct Settings {
   bool case_sensitive = false;
 };
 
-// An error in one line: what is quoted of the file may have line ends.
+// An error in one line. Text quoted from the file may have line ends.
 util::Status ErrorAt(const std::string& file,
                      const toml::source_position& at,
                      std::string_view what) {

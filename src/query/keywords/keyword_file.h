@@ -11,8 +11,7 @@
 // Keyword dictionaries as people write them: TOML, described in docs/KEYWORDS.md.
 namespace vramscope::query {
 
-// The dictionaries of `text`, in the order in which they stand there. Errors begin with `name`, the
-// line and the column.
+// The dictionaries of `text`, in its order. Errors begin with `name`, the line and the column.
 util::Result<std::vector<KeywordDictionary>> ParseKeywords(std::string_view text,
                                                            const std::string& name);
 

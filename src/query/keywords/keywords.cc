@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/dimensions.h"
 
 namespace vramscope::query {
 namespace {
@@ -394,8 +394,8 @@ std::vector<std::string> FramesOf(const std::string& collapsed) {
   return frames;
 }
 
-// What is shown of a row's stacks: Python's, else the native one from the line on. What lies
-// further in hands memory out.
+// The frames to show for a row: the Python stack, or without one the native stack from the line
+// outwards. Frames further in are allocators.
 std::vector<std::string> CallersOf(const std::string& line,
                                    const std::string& python,
                                    const std::string& native) {

@@ -9,23 +9,23 @@
 #include "query/dimensions/report.h"
 #include "util/status.h"
 
-// Who has the memory, in the words of the one who asks: categories made of keywords, of which the
-// first that matches takes a row, so that every byte stands in one category, or in Others, once.
+// Memory by the user's own categories, which are made of keywords. The first category that matches
+// takes a row, so that every byte is counted once, in a category or in Others.
 namespace vramscope::query {
 
 enum class KeywordMatch : uint8_t { kSubstring, kExact, kPrefix, kGlob };
 // "substring", "exact", "prefix" or "glob".
 util::Result<KeywordMatch> ParseKeywordMatch(const std::string& name);
 
-// Keywords that stand for a category. Several rules may name one category: then they have
-// different places in the order, or look at other names, and their bytes are added up.
+// The keywords of a category. Several rules may name one category, at different places in the order
+// or for different names. Their bytes are added up.
 struct KeywordRule {
   std::string category;
   std::string group;  // "": none. Of the first rule that names the category.
   std::vector<std::string> keywords;
   std::vector<Dimension> over;
   KeywordMatch match = KeywordMatch::kSubstring;
-  bool case_sensitive = false;  // else A to Z equal a to z
+  bool case_sensitive = false;  // false: A to Z equal a to z
   bool fallback = false;        // only for rows that no other rule matches
 };
 
@@ -79,7 +79,7 @@ struct KeywordGroup {
   uint64_t count = 0;
 };
 
-// A row that several categories match: the first of them has its bytes.
+// A row that several categories match. The first of them gets its bytes.
 struct KeywordOverlap {
   std::vector<std::string> names;  // the row's, of the dictionary's dimensions
   std::vector<std::string> categories;
@@ -94,7 +94,7 @@ struct KeywordTable {
   size_t dictionary = 0;
   uint64_t row_bytes = 0;
   std::optional<uint64_t> expected_bytes;
-  bool expected_is_given = false;            // else it is NVML's figure
+  bool expected_is_given = false;            // false: it is NVML's figure
   std::optional<int64_t> untrackable_bytes;  // expected - rows; negative where rows are more
   std::vector<KeywordCategory> categories;   // all of the dictionary, largest first
   KeywordCategory others;

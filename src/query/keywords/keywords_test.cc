@@ -394,7 +394,7 @@ TEST(Keywords, WhatHasNoNameIsListedByItsStack) {
   EXPECT_THAT(report->unnamed[2].frames, IsEmpty());
 }
 
-// As of a snapshot's backward: native frames alone, of which the innermost hand memory out.
+// As in a snapshot's backward: native frames only, the innermost ones of allocators.
 TEST(Keywords, WhatHasNoNameIsCalledByItsLine) {
   const std::string native = "thread;MulBackward0::apply;mul;malloc";
   Pieces pieces(

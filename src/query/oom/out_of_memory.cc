@@ -12,10 +12,7 @@
 #include "query/core/live_set.h"
 #include "query/core/parallel.h"
 #include "query/core/residual.h"
-#include "query/dimensions/texts.h"
-#include "query/oom/out_of_memory_advice.h"
-#include "query/oom/refusals.h"
-#include "query/oom/xla_pool.h"
+#include "query/dimensions/dimensions.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -28,7 +25,7 @@ constexpr size_t kMostNamed = 20;
 // A segment is worth naming its blocks where a quarter of it and as much as a large one's least
 // size is free.
 constexpr uint64_t kLeastPinnedBytes = uint64_t{1} << 20;
-// So many allocations of one place of which none was freed are no model that is being built.
+// From this number on, allocations of one place without a free are not a model under construction.
 constexpr uint64_t kFewestNeverFreed = 32;
 
 constexpr char kOthers[] = "other processes";
@@ -63,7 +60,11 @@ struct Sum {
 class Explainer {
  public:
   Explainer(const tables::Recording& recording, const Refusal& refusal)
-      : recording_(recording), tables_(recording.tables()), texts_(recording), times_(tables_) {
+      : recording_(recording),
+        tables_(recording.tables()),
+        texts_(recording),
+        times_(tables_),
+        pytorch_(PyTorchOwner(recording)) {
     out_.refusal = refusal;
     const tables::AccountRow& account = RowOf(tables_.accounts, refusal.account);
     out_.device = account.device;
@@ -112,8 +113,8 @@ class Explainer {
     const tables::FrameId frame = UserFrame(recording_, refusal.stack);
     return frame.value == 0 ? "" : FormatFrame(recording_, frame);
   }
-  // Autograd's threads run no Python: they are in the operation whose backward runs. Else who
-  // wanted memory is behind what hands it out.
+  // Autograd's threads run no Python: the requester is the operation whose backward runs.
+  // Otherwise, skip allocator frames to find the requester.
   std::string NativePlaceOf(const Refusal& refusal) const {
     constexpr std::string_view kNode = "torch::autograd::generated::";
     tables::FrameId wanted;
@@ -221,7 +222,7 @@ class Explainer {
     }
     if (category == Category::kGradient && number >= 0 && number < iteration_)
       facts_.old_gradient_bytes += leaf.bytes;
-    if (recording_.string(leaf.site.owner) != "PyTorch")
+    if (leaf.site.owner.value == 0 || leaf.site.owner != pytorch_)
       return;
     if (category == Category::kFragmentation)
       facts_.torch_fragmentation_bytes += leaf.bytes;
@@ -292,7 +293,7 @@ class Explainer {
 
   void AddSegment(const SegmentState& live, std::pair<const Block*, const Block*> blocks) {
     const tables::SegmentRow& row = tables_.segments[blocks.first->segment];
-    // Gaps of a range that is only partly mapped are no memory: never more than what is free.
+    // Gaps of a partly mapped range have no memory, so the sum is limited by the free bytes.
     uint64_t at = row.address;
     uint64_t range = 0;
     for (const Block* block = blocks.first; block != blocks.second; ++block) {
@@ -420,9 +421,10 @@ class Explainer {
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
   IterationTimes times_;
-  int64_t iteration_ = -1;  // that the refusal is in
+  const tables::StringId pytorch_;  // the owner; 0: none
+  int64_t iteration_ = -1;          // that the refusal is in
   std::set<uint32_t> kept_lines_;
   std::map<std::string, Sum> holders_, categories_, layers_, lines_;
   std::map<std::string, std::map<std::pair<std::string, std::string>, Sum>> parts_of_holders_;

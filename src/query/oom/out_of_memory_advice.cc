@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/oom/out_of_memory_advice.h"
-
 #include <algorithm>
 #include <string_view>
 
-#include "query/oom/xla_pool.h"
+#include "query/oom/out_of_memory.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {
@@ -18,8 +16,8 @@ constexpr uint64_t kLeastShare = 100;
 // Ends of segments that nothing fits into are in any pool: a small request fails for want of them
 // where the pool is full, too.
 constexpr uint64_t kFragmentedShare = 8;
-// Firmware keeps some of a device, which neither the ledger nor a recording's total knows of: more
-// than it keeps must have been free before a limit is to blame.
+// Firmware keeps some memory of a device, which neither the ledger nor the recorded total contains.
+// A limit is to blame only if more than that was free.
 constexpr uint64_t kHeldBack = uint64_t{1} << 30;
 
 uint64_t Of(const RefusalFacts& facts, Category category) {

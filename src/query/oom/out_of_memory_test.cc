@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "query/oom/refusals.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -26,6 +25,7 @@ class OutOfMemoryTest : public ::testing::Test {
     tables::Tables& tables = builder_.tables;
     tables.session.begin_ns = 1;
     tables.session.end_ns = 2000;
+    torch_ = builder_.Text("PyTorch");
     gpu_ = builder_.Device(tables::DeviceKind::kGpu, 0);
     tables.devices[gpu_.value].total_bytes = 80 * kGiB;
     process_ = builder_.Process(7, 2000);
@@ -52,7 +52,7 @@ class OutOfMemoryTest : public ::testing::Test {
                           const std::string& module = "",
                           Phase phase = Phase::kForward) {
     tables::SiteRow row = builder_.SiteOf(account_, Part::kAllocated, category);
-    row.owner = row.allocator = builder_.Text("PyTorch");
+    row.owner = row.allocator = torch_;
     row.stack = row.place = Stack(file, line);
     row.module = Name(module);
     row.phase = phase;
@@ -74,7 +74,7 @@ class OutOfMemoryTest : public ::testing::Test {
   // 20 of 3 GiB, with one block in each.
   void FillSegments(uint64_t block_bytes) {
     tables::SiteRow free = builder_.SiteOf(account_, Part::kCached, Category::kCached);
-    free.owner = builder_.Text("PyTorch");
+    free.owner = torch_;
     tables::SiteRow backing = free;
     backing.backing = 1;
     const auto backs = builder_.Site(backing);
@@ -119,6 +119,7 @@ class OutOfMemoryTest : public ::testing::Test {
   }
 
   RecordingBuilder builder_;
+  tables::StringId torch_;  // the one id of the text, as in a recording
   tables::DeviceId gpu_;
   tables::ProcessId process_;
   tables::AccountId account_;
@@ -143,7 +144,7 @@ TEST_F(OutOfMemoryTest, AKeptLossTensor) {
     builder_.tables.iterations.push_back({process_, k, k * 100, (k + 1) * 100});
     builder_.Row(kept, k * 100 + 50, tables::kNever, 7 * kGiB);
   }
-  // What only the iteration before left is no leak.
+  // Memory that only the iteration before left is not a leak.
   Live(Category::kTemporary, "train.py", 30, kGiB, 850);
   const OutOfMemory what = Explain();
   EXPECT_THAT(what.cause, AllOf(HasSubstr("kept from earlier iterations: 63.0 GiB"),
@@ -206,7 +207,7 @@ TEST_F(OutOfMemoryTest, AGraphPool) {
   const OutOfMemory what = Explain();
   EXPECT_THAT(what.cause, HasSubstr("graph pool: 67.0 GiB"));
   EXPECT_EQ(Advised(what, "capture CUDA graphs with one pool"), "67 GiB");
-  EXPECT_EQ(what.free_in_segments_bytes, 0u);  // nobody but the graph may have it
+  EXPECT_EQ(what.free_in_segments_bytes, 0u);  // only the graph may use it
 }
 
 TEST_F(OutOfMemoryTest, CommunicatorsWorkspacesAndOptimizerState) {

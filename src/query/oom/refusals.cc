@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/oom/refusals.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "query/core/parallel.h"
 #include "query/dimensions/cells.h"
+#include "query/oom/out_of_memory.h"
 
 namespace vramscope::query {
 namespace {
@@ -19,7 +18,7 @@ struct Given {
 };
 using GivenByAsker = std::map<Asker, std::vector<Given>>;
 
-// Memory of the host that stands in for a device's answers requests for that one.
+// Host memory in place of a device's answers requests for that device.
 tables::AccountId AccountAsked(const tables::Tables& tables, const tables::SiteRow& site) {
   if (site.stands_for.value == 0 || site.account.value >= tables.accounts.size())
     return site.account;

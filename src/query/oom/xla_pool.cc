@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/oom/xla_pool.h"
-
 #include <charconv>
 #include <string_view>
 
-#include "query/dimensions/device_names.h"
+#include "query/dimensions/dimensions.h"
+#include "query/oom/out_of_memory.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {

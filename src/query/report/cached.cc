@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/cached.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,8 +6,9 @@
 #include <utility>
 
 #include "query/core/parallel.h"
+#include "query/dimensions/dimensions.h"
 #include "query/dimensions/frames.h"
-#include "query/dimensions/texts.h"
+#include "query/report/report_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -21,7 +20,7 @@ using format::Part;
 constexpr uint64_t kLeastBytes = uint64_t{32} << 20;
 constexpr uint64_t kLeastShare = 10;
 
-// The first block of a segment begins no later behind it.
+// The first block of a segment begins within this time after it.
 constexpr int64_t kRequestNs = 10'000'000;
 
 // Of a segment: a block, or memory that the segment is made of.
@@ -34,8 +33,8 @@ struct Range {
 };
 using Ranges = std::vector<Range>;
 
-// At the instant: memory of the segments, and blocks. When the newest segment was made: blocks, and
-// those that came just behind it.
+// Memory of the segments and blocks: at the instant, when the newest segment was made, and just
+// after that.
 struct Found {
   Ranges mapped, now, then, behind;
 
@@ -58,7 +57,7 @@ class CachedFinder {
   CachedFinder(const tables::Recording& recording, const LiveSet& live)
       : recording_(recording), tables_(recording.tables()), live_(live) {}
 
-  // Its segments, of which so many bytes are free.
+  // `segments`: those of the account, with `free_bytes` free.
   util::Result<std::optional<CachedMemory>> Of(tables::AccountId account,
                                                const std::vector<uint32_t>& segments,
                                                uint64_t free_bytes,
@@ -167,7 +166,7 @@ class CachedFinder {
       return;
     out_.request_bytes = first->bytes;
     const tables::FrameId line =
-        DimensionTexts(recording_).LineOf(RowOf(tables_.sites, first->site));
+        DimensionValues(recording_).LineOf(RowOf(tables_.sites, first->site));
     out_.place = line.value == 0 ? "" : FormatFrame(recording_, line);
   }
 
@@ -246,10 +245,13 @@ util::Result<std::vector<CachedMemory>> FindCached(const tables::Recording& reco
     uint64_t held = 0, free = 0;
   };
   const tables::Tables& tables = recording.tables();
+  const tables::StringId pytorch = PyTorchOwner(recording);
+  if (pytorch.value == 0)
+    return std::vector<CachedMemory>();
   std::map<uint32_t, OfAccount> accounts;
   for (uint32_t i = 1; i < live.segments.size(); ++i) {
     const tables::SiteRow& site = RowOf(tables.sites, tables.segments[i].site);
-    if (live.segments[i].HeldBytes() == 0 || recording.string(site.owner) != "PyTorch")
+    if (live.segments[i].HeldBytes() == 0 || site.owner != pytorch)
       continue;
     OfAccount& of = accounts[site.account.value];
     of.segments.push_back(i);

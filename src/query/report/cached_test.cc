@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Segments of PyTorch's made by hand, in which the last request found no room.
-#include "query/report/cached.h"
-
 #include <gtest/gtest.h>
 
+#include "query/report/report_parts.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -18,6 +17,7 @@ constexpr int64_t kAt = 1000;
 class CachedTest : public ::testing::Test {
  protected:
   CachedTest() {
+    torch_ = builder_.Text("PyTorch");
     builder_.tables.session.begin_ns = 1;
     builder_.tables.session.end_ns = 2000;
     account_ =
@@ -27,7 +27,7 @@ class CachedTest : public ::testing::Test {
 
   tables::SiteRow Torch(Part part, Category category) {
     tables::SiteRow row = builder_.SiteOf(account_, part, category);
-    row.owner = builder_.Text("PyTorch");
+    row.owner = torch_;
     return row;
   }
 
@@ -37,7 +37,7 @@ class CachedTest : public ::testing::Test {
     builder_.tables.segments[segment.value].address = Address(segment, 0);
     return segment;
   }
-  // Memory of the segment, from so many MiB on.
+  // Memory of the segment, from `from` MiB on.
   void Map(tables::SegmentId segment, int64_t begin_ns, uint64_t from, uint64_t mib) {
     tables::SiteRow site = Torch(Part::kCached, Category::kCached);
     site.backing = 1;
@@ -82,6 +82,7 @@ class CachedTest : public ::testing::Test {
 
   RecordingBuilder builder_;
   tables::AccountId account_;
+  tables::StringId torch_;  // the one id of the text, as in a recording
   tables::SiteId block_;
 };
 

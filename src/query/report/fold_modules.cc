@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/fold_modules.h"
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "query/dimensions/fold_names.h"
+#include "query/report/report_parts.h"
 
 namespace vramscope::query {
 namespace {
@@ -26,7 +25,7 @@ bool IsAlike(const ModuleEntry& a, const ModuleEntry& b) {
                     [](const auto& one, const auto& other) { return one.first == other.first; });
 }
 
-// Names may be long and entries many: a group has its shape alone, and points at its first entry.
+// A group stores only its shape and a pointer to its first entry, since names are long and many.
 class Group {
  public:
   Group(const ModuleEntry& entry, NumberedName name)
@@ -81,7 +80,7 @@ class Group {
 }  // namespace
 
 std::vector<ModuleEntry> FoldModules(const std::vector<ModuleEntry>& entries) {
-  std::deque<Group> groups;  // where it grows, the shapes that `alike` points at stay
+  std::deque<Group> groups;  // does not move shapes, which `alike` points to, when it grows
   std::map<std::tuple<uint32_t, std::string_view, std::string_view>, std::vector<Group*>> alike;
   for (const ModuleEntry& entry : entries) {
     NumberedName name = SplitNumbers(entry.module);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/invariants.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -11,7 +9,7 @@
 #include "query/core/instant.h"
 #include "query/core/live_set.h"
 #include "query/core/residual.h"
-#include "query/report/unexplained.h"
+#include "query/report/report_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -83,7 +81,8 @@ std::string MismatchText(const tables::Recording& recording,
          std::to_string(rows) + ", ledger " + std::to_string(ledger);
 }
 
-// The rows add up to what is stored of the peaks and of some samples; what does not, in words.
+// Compares the sums of rows with the stored peaks and some samples. Returns the differences as
+// text.
 util::Result<std::string> FindWrongSum(const tables::Recording& recording,
                                        const DeviceSums& peak_sums) {
   const tables::Tables& tables = recording.tables();
@@ -165,7 +164,7 @@ std::optional<Invariant> OfNvml(const tables::Recording& recording,
     if (sample.counted != 0 && sample.device.value < compared.size())
       compared[sample.device.value].Add(sample);
   }
-  // A row of what nobody explains adds up, and explains nothing.
+  // An unexplained row makes the sums right, but explains nothing.
   for (const Unexplained& unexplained : unexplained_memory) {
     invariant.holds = false;
     AddSentence(

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/dimensions/overflow.h"
-
 #include <algorithm>
 #include <map>
 
@@ -8,7 +6,8 @@
 #include "query/core/live_set.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/cells.h"
-#include "query/dimensions/texts.h"
+#include "query/dimensions/dimensions.h"
+#include "query/dimensions/report.h"
 
 namespace vramscope::query {
 namespace {
@@ -158,7 +157,7 @@ class Describer {
 
  private:
   const tables::Recording& recording_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
 };
 
 }  // namespace

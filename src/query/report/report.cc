@@ -12,12 +12,8 @@
 #include "query/core/live_set.h"
 #include "query/core/peaks.h"
 #include "query/core/residual.h"
-#include "query/dimensions/overflow.h"
-#include "query/dimensions/texts.h"
-#include "query/report/cached.h"
-#include "query/report/invariants.h"
-#include "query/report/tops.h"
-#include "query/report/unexplained.h"
+#include "query/dimensions/dimensions.h"
+#include "query/report/report_parts.h"
 
 namespace vramscope::query {
 namespace {
@@ -118,7 +114,7 @@ class ReportMaker {
       allocated_peaks_[peak.device] = {peak.bytes, peak.time_ns};
     const bool by_row = std::any_of(
         query_.where.begin(), query_.where.end(),
-        [](const ReportQuery::Where& where) { return DimensionTexts::IsOfRows(where.dimension); });
+        [](const ReportQuery::Where& where) { return DimensionValues::IsOfRows(where.dimension); });
     if (query_.SelectsWholeDevices() || by_row || query_.at.kind != Instant::Kind::kPeak)
       return {};
     VRAMSCOPE_ASSIGN_OR_RETURN(const auto own, FindOwnPeaks(recording_, query_));
@@ -281,7 +277,7 @@ class ReportMaker {
   const tables::Recording& recording_;
   const tables::Tables& tables_;
   const ReportQuery& query_;
-  DimensionTexts texts_;
+  DimensionValues texts_;
   AllocatedRule rule_;
   IterationTimes iterations_;
   util::Budget budget_;  // for the texts of a report, which are in memory

@@ -149,7 +149,7 @@ TEST_F(ReportTest, ShowsTheLevelsOfTheLedger) {
                           "PyTorch / fragmentation: 400 x 0", "PyTorch / activation: 300 x 1",
                           "PyTorch / parameter: 200 x 1", "PyTorch / rounding: 100 x 0",
                           "other processes: 40 x 0"));
-  ASSERT_EQ(report.devices.size(), 1u);  // nobody was on the other GPU
+  ASSERT_EQ(report.devices.size(), 1u);  // the other GPU has no process
   EXPECT_EQ(report.devices[0].ledger_bytes, 1540u);
   ASSERT_EQ(report.processes.size(), 1u);
   EXPECT_EQ(report.processes[0].ledger_bytes, 1500u);
@@ -187,6 +187,13 @@ TEST_F(ReportTest, TagThatReadsNone_Rows_AreNotThoseWithoutATag) {
   EXPECT_THAT(Lines(report), ElementsAre("(none): 1300 x 2", "(none): 200 x 1", "(none): 40 x 0"));
   EXPECT_EQ(report.rows[0].nameless, 1u);
   EXPECT_EQ(report.rows[1].nameless, 0u);
+}
+
+TEST_F(ReportTest, ConditionNone_Rows_AreThoseWithoutATag) {
+  builder_.tables.sites[parameter_.value].tag = builder_.Text("(none)");
+  query_.where = {{Dimension::kTag, "(none)"}};
+  EXPECT_THAT(Lines(Of("@400", {Dimension::kTag})),
+              ElementsAre("(none): 1300 x 2", "(none): 40 x 0"));
 }
 
 TEST_F(ReportTest, IterationIsThatOfTheAllocation) {
@@ -331,7 +338,7 @@ TEST_F(ReportTest, ASampleIsOfTheInstantsWithoutAChangeBetween) {
   EXPECT_EQ(transit.residuals[0].samples_in_transit, 1u);
 }
 
-// Another process, on another device, ends later: what is of no process is looked at then.
+// Another process, on another device, ends later. Bytes of no process are read at that time.
 TEST_F(ReportTest, TheEndOfADeviceIsThatOfItsOwnProcesses) {
   builder_.Account(builder_.Process(8, 1000), tables::DeviceId{2});
   builder_.tables.changes = {{gpu_, 950}};

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "query/report/tops.h"
-
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
 
-#include "query/report/fold_modules.h"
+#include "query/report/report_parts.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
