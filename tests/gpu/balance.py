@@ -28,7 +28,7 @@ def judge(recording):
         for process in report["processes"]
         if process["residual_bytes"] not in (None, 0)
     ]
-    problems += [f"{entry['bytes']} bytes are unexplained" for entry in report["unexplained"]]
+    problems += [f"{entry['bytes']} bytes are unexplained" for entry in report.get("unexplained", [])]
     return report, residuals, problems
 
 
