@@ -203,7 +203,7 @@ def test_the_page_draws_and_zooms(traces, tmp_path, width):
         shown.run("[...document.querySelectorAll('.icicle-area .box')].find((box) => box.title.startsWith('parameter:')).click()")
         rows = shown.run("[...document.querySelectorAll('.rows-table tbody tr')].map((row) => row.children[3].textContent).join()")
         assert before > 10 and set(rows.split(",")) == {"parameter"}
-        shown.run("""(() => { const align = document.querySelector('select[aria-label^="How"]');
+        shown.run("""(() => { const align = document.querySelector('select[aria-label^="Alignment"]');
             align.value = 'start'; align.dispatchEvent(new Event('change')); })()""")
         assert shown.run("document.querySelectorAll('.histories polygon').length") >= 6
         assert not shown.complaints

@@ -115,14 +115,14 @@ def test_the_page_of_all_ranks_has_the_figures_of_the_json(folder, tmp_path):
     with Browser(1280, 1000) as browser:
         browser.open(page)
         # Of ranks 0 and 1 the one is the median of whose context NVML saw more.
-        more = f"What rank 3 has more than {told['median']}"
+        more = f"Excess of rank 3 over {told['median']}"
         shown = browser.act(COPIED + f"const more = table('{more}');" + """return {head: document.querySelector("h1").textContent,
           facts: document.querySelector(".facts").textContent, ranks: table("Ranks"), more, categories: table("Categories"),
           wide: document.documentElement.scrollWidth};""")
         # 1 GiB, less what NVML saw more of the median's context.
         said = text.splitlines()[1].strip()
         assert re.match(r"rank 3 holds (1\.00 GiB|10[12]\d MiB) more than the median", said), said
-        assert shown["head"] == said[0].upper() + said[1:] and "missing: rank 2" in shown["facts"]
+        assert shown["head"] == said[0].upper() + said[1:] and "no recording of rank 2" in shown["facts"]
         assert {row[0]: int(row[4]) for row in shown["ranks"]} == {rank["name"]: rank["bytes"] for rank in told["ranks"]}
         assert {row[0]: int(row[1]) for row in shown["categories"]} == told["categories"]
         assert sum(int(row[2]) for row in shown["more"]) == sum(row["bytes"] for row in told["excess"])
