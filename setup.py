@@ -20,7 +20,7 @@ except ImportError:  # before setuptools 70.1 it lived in the wheel package
     from wheel.bdist_wheel import bdist_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parent
-# What the program is linked with statically, by the Debian package that has its licence.
+# Libraries in the program, with the Debian packages that have their licences.
 LINKED_IN = {
     "CLI11": "libcli11-dev",
     "bzip2": "libbz2-dev",
@@ -33,7 +33,7 @@ LINKED_IN = {
     "zlib": "zlib1g-dev",
     "zstd": "libzstd-dev",
 }
-# What a build from the source tree needs: a program or a header, and the Debian package that has it.
+# Programs and headers that a build from source needs, with their Debian packages.
 NEEDED_PROGRAMS = {"cmake": "cmake", "ninja": "ninja-build", "c++": "g++"}
 NEEDED_HEADERS = {
     "zstd.h": "libzstd-dev",
@@ -119,7 +119,7 @@ class BuildPackage(build_py):
     def run(self):
         super().run()
         if getattr(self, "editable_mode", False):
-            return  # the package finds build/ by itself
+            return  # the package looks in build/
         build = build_directory()
         native = pathlib.Path(self.build_lib) / "vramscope" / "_native"
         for folder in ("include/vramscope", "share/keywords", "share/completions", "share/valgrind"):

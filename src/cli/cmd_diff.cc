@@ -156,7 +156,7 @@ util::Status Print(const DiffArguments& arguments,
     VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, diff, a, b));
   if (arguments.json)
     return PrintOut(output::DiffJson(diff));
-  // Whoever wants the page has the figures there.
+  // The page has the figures.
   if (!arguments.html.empty())
     return {};
   output::DiffTextOptions text;

@@ -143,7 +143,7 @@ std::string FirstWord(std::string_view text) {
   return std::string(text.substr(0, text.find_first_of(" \t\r\n")));
 }
 
-// What else comes between programs and the driver. All of it stays where it is.
+// Other tools between programs and the driver. vramscope leaves all of them in place.
 void CheckOtherTools() {
   const auto variable = [](const char* name) -> std::string {
     const char* const value = getenv(name);
@@ -245,8 +245,8 @@ pid_t ParentOf(pid_t pid) {
              : static_cast<pid_t>(std::atol(stat.c_str() + name_end + 4));
 }
 
-// The Python of the notebook that this command stands in (`!vramscope doctor`), or "": PATH leads
-// to another one there, as a rule.
+// The Python of the notebook that runs this command (`!vramscope doctor`), or "". PATH usually
+// leads to another Python there.
 std::string PythonOfKernel() {
   constexpr int kMostAncestors = 16;
   pid_t pid = getppid();

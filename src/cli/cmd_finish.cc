@@ -42,7 +42,7 @@ int FinishDirectory(const FinishOptions& options) {
   std::string directory = fs::absolute(options.directory, error).lexically_normal().string();
   if (directory.ends_with("/"))
     directory.pop_back();
-  // NAME.vram stands for NAME.vram.d, as everywhere.
+  // NAME.vram means NAME.vram.d, as in all commands.
   if (!fs::is_directory(directory, error) && fs::is_directory(LiveDirectoryOf(directory), error))
     directory = LiveDirectoryOf(directory);
   const std::string output = options.output.empty()
@@ -79,7 +79,7 @@ int FinishDirectory(const FinishOptions& options) {
     return fail(
         fmt::format("{} is not a vramscope recording: name a NAME.vram.d", options.directory));
   }
-  // What somebody sent, or another user's, is read all the same.
+  // A recording of another user, or of another machine, is read all the same.
   util::Result<util::OwnedDirectory> own = util::OwnedDirectory::Open(directory);
   if (options.stopped_pid != 0 && own)
     StopSidecar(*own);
@@ -134,7 +134,7 @@ void RegisterFinish(CLI::App& app, int* exit_code) {
       ->required();
   finish->add_option("-o", options->output, "The file to write (default: NAME.vram)")
       ->option_text("FILE");
-  // For vramscope.record() of the Python package, whose process goes on after its recording.
+  // For vramscope.record() of the Python package, whose process continues after its recording.
   finish->add_option("--stopped-pid", options->stopped_pid)->group("");
   finish->add_flag("--now", options->now, "Do not wait for processes that have recorded nothing");
   finish->add_flag("--no-report", options->report.no_report, "Print only the file's name");

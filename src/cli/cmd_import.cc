@@ -118,7 +118,7 @@ util::Result<std::vector<fs::path>> FilesOf(const std::string& folder) {
   return files;
 }
 
-// One recording a log, whatever its format; what is no log is left out, which is said.
+// One recording a log, whatever its format. A file that is not a log is left out, with a note.
 util::Status ImportFolder(const ImportArguments& arguments,
                           const imports::Format* wanted,
                           const imports::Options& options) {

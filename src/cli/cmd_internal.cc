@@ -34,8 +34,8 @@
 namespace vramscope::cli {
 namespace {
 
-// What libvramscope_read.so opens a live directory with: its events become tables in this process
-// and not in whoever's that is.
+// libvramscope_read.so opens a live directory with this command: its events become tables in this
+// process and not in the reader's.
 
 struct ResolveArguments {
   std::string path;
@@ -54,7 +54,7 @@ util::Status ResolveTo(int fd, const ResolveArguments& arguments) {
     return util::Status::Error(
         "resolve is for libvramscope_read.so, and writes to an empty file: use `vramscope finish`");
   }
-  // What whoever started us has open is nothing of ours to keep open.
+  // Descriptors of the process that started this one must not stay open here.
   (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, 0);
   const std::string live = tables::LiveFormOf(arguments.path);
   if (live.empty())
@@ -118,7 +118,7 @@ void Wait(int process, const std::string& directory) {
   }
 }
 
-// Whoever started us waits for the end of our output: by then the first samples are written.
+// The starting process waits for the end of the output: the first samples are then written.
 void SayReady() {
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   dup2(nothing, STDOUT_FILENO);
@@ -162,7 +162,7 @@ int Detach(SidecarOptions options) {
   const pid_t child = fork();
   if (child < 0)
     return kExitError;
-  // Nobody waits for the one that stays.
+  // No process waits for the child that remains.
   return child == 0 ? Accompany(options) : kExitOk;
 }
 

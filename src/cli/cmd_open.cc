@@ -34,8 +34,8 @@ std::string Environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// Where caches are, by the XDG base directory specification; "" where nobody says. A relative path
-// counts for nothing there.
+// The directory of caches, by the XDG base directory specification; "" if it is not set. The
+// specification ignores relative paths.
 std::string CacheHome() {
   const std::string home = Environment("XDG_CACHE_HOME");
   if (home.starts_with('/'))
@@ -127,7 +127,7 @@ std::vector<std::string> Split(const std::string& text, char at) {
   return parts;
 }
 
-// By $BROWSER, a list of commands in which %s stands for the address; else as the desktop does.
+// With $BROWSER, a list of commands in which %s is the address; without it as the desktop does.
 bool OpenInBrowser(const std::string& url) {
   for (const std::string& choice : Split(Environment("BROWSER"), ':')) {
     std::vector<std::string> command;

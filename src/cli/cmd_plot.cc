@@ -57,8 +57,8 @@ constexpr Kind kKinds[] = {{"timeline", false, false, true},
                            {"compare", false, true, true},
                            {"categories", true, true, false}};
 
-// What stands in titles: nothing for a single recording, which --title or the text around the
-// figure names.
+// The name in titles: empty for a single recording, which --title or the text around the figure
+// names.
 std::string NameOf(const PlotArguments& arguments, const std::string& file) {
   return arguments.files.size() > 1 ? std::filesystem::path(file).stem().string() : "";
 }
@@ -155,7 +155,7 @@ util::Result<query::Report> ReportOf(const PlotArguments& arguments,
   return report;
 }
 
-// Of recordings in which nobody had a byte.
+// For recordings without any allocation.
 util::Status NothingToDraw(const PlotArguments& arguments) {
   return util::Status::Error(
       fmt::format("{}: there are no bytes to draw: `vramscope info {}` says what was recorded",
@@ -283,9 +283,9 @@ util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& argu
   return dictionary;
 }
 
-// Where --keywords does not say what the bars are of, they are of the usual dictionaries. Of one
-// that leaves more than half in Others another takes the place: the built-in one that leaves least,
-// else the lines.
+// Without --keywords the bars are of the usual dictionaries. A dictionary that leaves more than
+// half in Others is replaced by the built-in one that leaves least, or by lines if all leave more
+// than half.
 util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
                                                 const Recordings& recordings,
                                                 query::KeywordQuery query) {

@@ -156,7 +156,7 @@ util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQ
   return PrintOut(output::KeywordsText(keywords, *recording, options));
 }
 
-// The refusal that --oom means: the N-th, or the last that was for good, else the last.
+// The failed allocation that --oom means: the N-th, or the last that no retry served, or the last.
 const query::Refusal& ChosenRefusal(const std::vector<query::Refusal>& refusals, uint64_t number) {
   if (number > 0)
     return refusals[number - 1];
@@ -254,7 +254,7 @@ std::string TextOf(const ReportArguments& arguments,
         fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
                     output::Printable(file, style.utf8)));
   }
-  // What cannot be told is no reason to leave out the report.
+  // The report is printed even if the failed allocations cannot be read.
   if (const auto refusals = query::FindRefusals(recording); refusals.ok()) {
     const std::string line = output::RefusalsLine(*refusals, output::Printable(file, style.utf8));
     if (!line.empty())
@@ -363,7 +363,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "NAME.vram, NAME.vram.d of an unfinished recording, or a folder with those of a "
                    "program's ranks, as one report; with --keywords several are one sheet")
       ->required();
-  // Options of one value each: a FILE behind them must stay a FILE.
+  // Each of these options takes one value: a FILE after it must stay a FILE.
   report
       ->add_option(
           "--at", arguments->at,

@@ -97,7 +97,7 @@ class Resume {
     const int64_t end_ns = base::MonotonicNs();
     const std::vector<GpuFigure> after = ReadFigures(access_.nvml.get(), target_.pid);
     access_.file->Remove();
-    // The other way round: what is there now and was not.
+    // The other way round: processes that exist now and did not.
     Outcome outcome{.verb = "has back",
                     .bytes = 0,
                     .duration_ns = end_ns - begin_ns,

@@ -164,7 +164,7 @@ void Run::NameUnrecorded() {
     place_.file().Write(
         format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
   }
-  // Whoever holds memory of a GPU is named first.
+  // Processes with GPU memory are named first.
   const auto first = std::max_element(found.begin(), found.end(),
                                       [](const UnrecordedProcess& a, const UnrecordedProcess& b) {
                                         return a.uses_gpu < b.uses_gpu;
@@ -174,7 +174,7 @@ void Run::NameUnrecorded() {
       found.size() == 1 ? "" : fmt::format(" ({} more: `vramscope info`)", found.size() - 1)));
 }
 
-// Those that have recorded nothing yet: nothing else tells of them.
+// Processes that have recorded nothing yet: the recording has no other trace of them.
 void Run::NameSurvivors() {
   const auto note = [this](const Recorder& process, const char* text) {
     const std::string key = fmt::format("process {}", process.pid);
@@ -278,7 +278,7 @@ int Run::Finish(int wait_status) {
   return exit_status;
 }
 
-// By the environment, which is where PyTorch is told of them as a rule.
+// From the environment, where PyTorch usually gets them from.
 bool UsesExpandableSegments() {
   for (const char* const name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     const char* const value = getenv(name);
@@ -383,7 +383,7 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
       "(128+N after signal N; 127 not found, 126 not executable).");
   run->prefix_command();
   run->callback([run, options, exit_code] {
-    // Without `--` the command begins at the first word that is no option.
+    // Without `--` the command begins at the first word that is not an option.
     const std::vector<std::string> rest = run->remaining();
     if (!rest.empty() && (!options->command.empty() || rest.front().starts_with("-"))) {
       throw CLI::ExtrasError("run", rest);

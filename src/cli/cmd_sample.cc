@@ -170,7 +170,7 @@ util::Status Sampling::Begin(pid_t pid) {
   return {};
 }
 
-// `wait_status`: format::kStatusNotKnown where it goes on, or nobody but its parent knows.
+// `wait_status`: format::kStatusNotKnown if it still runs, or if only its parent knows.
 void Sampling::End(pid_t pid, uint64_t wait_status) {
   const auto ended_ns = static_cast<uint64_t>(base::MonotonicNs());
   sampler_->Stop();

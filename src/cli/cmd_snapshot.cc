@@ -15,8 +15,8 @@
 #include "pipeline/open_recording.h"
 #include "util/size_text.h"
 
-// A finished recording of a program that goes on. Its live log is read as every command reads it:
-// the program and its launcher are not asked for anything.
+// A finished recording of a running program. Its live log is read as every command reads it: the
+// program and its launcher do nothing for it.
 namespace vramscope::cli {
 namespace {
 

@@ -206,7 +206,7 @@ class Yield {
     return false;
   }
 
-  // The process goes on as it was.
+  // The process continues as before.
   int Unlock(const std::string& why) {
     const DriverAnswer answer = access_.driver->Unlock(target_.pid);
     if (!answer.ok() && access_.driver->HasFailed(target_.pid)) {

@@ -15,7 +15,7 @@ class App;
 // exception out. `exit_code` outlives the parse.
 namespace vramscope::cli {
 
-// `command`: what stood behind `--`, which is not for us to parse.
+// `command`: the words after `--`, which are not parsed.
 void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command);
 void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> command);
 void RegisterEnv(CLI::App& app, int* exit_code);

@@ -85,7 +85,7 @@ std::string HelpFormatter::make_subcommands(const CLI::App* app, CLI::AppFormatM
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
   std::string name = make_option_name(option, is_positional);
   const std::string& value = option->get_option_text();
-  // The parser writes what a flag without its value stands for into its name: "--oom{0}".
+  // CLI11 adds the value of a flag without a value to its name: "--oom{0}".
   if (const size_t brace = name.find('{'); brace != name.npos) {
     name.erase(brace, name.find('}', brace) + 1 - brace);
     name += value.empty() ? "" : "[=" + value + "]";

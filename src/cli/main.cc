@@ -21,8 +21,8 @@
 namespace vramscope::cli {
 namespace {
 
-// What stands behind the first `--` of `run` and `sample` is the command, word for word: it is cut
-// off before any option is looked at, since it may hold `--` and our options' names too.
+// The words after the first `--` of `run` and `sample` are the command. They are cut off before any
+// option is parsed, since they may contain `--` and names of our options.
 std::vector<std::string> TakeCommand(std::vector<std::string>* words) {
   if (words->empty() || (words->front() != "run" && words->front() != "sample"))
     return {};
@@ -157,8 +157,8 @@ int Main(std::vector<std::string> words) {
 }  // namespace
 }  // namespace vramscope::cli
 
-// Where one of the standard streams is closed, a file of ours would take its number, and what is
-// said on that stream would go into it. The command of `run` still finds it closed.
+// If a standard stream is closed, a file of ours would take its number, and output for that stream
+// would go into the file. The command of `run` still finds the stream closed.
 void FillStandardStreams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0)

@@ -12,8 +12,8 @@
 // What several commands read from their options, and what --help prints of them.
 namespace vramscope::cli {
 
-// For CLI11, which takes -3 for a very large number: "" where `text` is a whole number from 0 on,
-// else what is wrong with it.
+// For CLI11, which takes -3 for a very large number: "" if `text` is a whole number from 0 on, or
+// the reason why it is not.
 std::string CheckCount(const std::string& text);
 
 // A length of time as people type it, in nanoseconds: "1ms", "500us", "0.1 s". Errors name the

@@ -25,7 +25,7 @@ class BlockEncoder {
   // The block, valid until Begin(); `crc` is that of its header.
   std::span<const uint8_t> Finish(uint32_t* crc);
 
-  // The zstd context could not be made, or zstd failed: there is no memory.
+  // The zstd context could not be made, or zstd failed: memory ran out.
   bool failed() const { return failed_; }
 
  private:

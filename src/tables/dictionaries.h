@@ -26,8 +26,8 @@ struct Tables;
 // A copy has the same ids. Not thread-safe; const use is.
 class Dictionaries {
  public:
-  // Far above what any writer records: a longer chain of callers is damage, or made to do harm to
-  // whoever follows it for each event.
+  // Far above what any writer records: a longer chain of callers is damage, or an attack on readers
+  // that follow it for each event.
   static constexpr uint16_t kMaxStackDepth = 1024;
 
   explicit Dictionaries(uint16_t max_stack_depth = kMaxStackDepth)

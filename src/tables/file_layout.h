@@ -16,7 +16,7 @@
 //   payload:    stored size of each stream (4) | stream | stream | ...
 //   stream:     one zstd frame; plain bytes where that is not smaller
 //
-// Blocks stand end to end: nothing lies between them, and none is named twice. Every byte is under
+// Blocks follow each other without gaps, and the index names each one once. Every byte is under
 // one checksum: the file header's, a block's (headers), a column's (payload), the index's or the
 // trailer's.
 namespace vramscope::tables {
@@ -35,18 +35,18 @@ inline constexpr size_t kTextBytesPerBlock = size_t{1} << 20;
 // Of one text; a longer one is cut, by the writer and by the reader. Names are made of records of
 // at most 32 KiB, command lines and source lines can be longer.
 inline constexpr size_t kMaxTextBytes = kTextBytesPerBlock;
-// Allocations of a file that a reader believes: so many, and so many more a byte of the file. What
-// time a question takes goes by the rows.
+// The most allocations that a reader accepts: a constant, and more for each byte of the file. The
+// time of a question depends on the rows.
 inline constexpr uint64_t kBaseAllocations = uint64_t{8} << 20;
 inline constexpr uint64_t kAllocationsPerFileByte = 64;
 
-// Blocks that are no table of tables.def.
+// Blocks other than the tables of tables.def.
 enum BlockTable : uint16_t {
   kSessionBlock = 0xff00,  // texts: key, value, key, value, ...
   kStringsBlock = 0xff01,  // texts: the string table from its row 1 on
-  // Noise, to be skipped. A reader makes no more out of a file than its size allows
-  // (util/budget.h), and rows that are all alike compress without end: the writer makes such a file
-  // as large as its reader wants it.
+  // Noise, to be skipped. A reader expands a file only as far as its size allows (util/budget.h),
+  // and equal rows compress without limit: the writer pads such a file to the size that the reader
+  // requires.
   kPaddingBlock = 0xff02,
 };
 

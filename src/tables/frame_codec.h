@@ -9,9 +9,9 @@
 #include "tables/column_codec.h"
 #include "tables/recording.h"
 
-// Frames of `allocations` as blocks, and back. A program that repeats itself makes allocations that
-// differ in their times and addresses alone: what else there is to one (bytes, rounding, site,
-// segment) is a row of the frame's *shapes*, and the allocation has the number of that row.
+// Frames of `allocations` as blocks, and back. A repetitive program makes allocations that differ
+// only in times and addresses. The other columns (bytes, rounding, site, segment) are a row of the
+// frame's *shapes*, and the allocation has the number of that row.
 namespace vramscope::tables {
 
 // Columns of a frame. Rows are in order of their end.
@@ -34,7 +34,7 @@ class FrameEncoder {
   explicit FrameEncoder(int zstd_level);
 
   // At most kMaxBlockRows rows, which are put in order. The block is valid until the next call.
-  // What `entry` says of a block is filled in, but for its place and `accounts`.
+  // `entry` is filled in, except for its place and `accounts`.
   std::span<const uint8_t> Encode(std::span<AllocationRow> rows, IndexEntry* entry);
   // Of the frame just made, distinct.
   std::vector<uint32_t> TakeSites();

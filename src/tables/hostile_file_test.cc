@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that somebody made on purpose: their checksums hold.
+// Files made on purpose to do harm: their checksums hold.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -31,7 +31,7 @@ struct std::hash<vramscope::util::StrongId<Tag, Rep>> {
 // "none": the empty string, no stack, no thread, no process.
 namespace vramscope::tables {
 
-// Whether a column's type names a row, of whichever table.
+// Whether a column's type is the id of a row, of any table.
 template <class T>
 inline constexpr bool kIsId = requires(T id) {
   id.value;

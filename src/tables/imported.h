@@ -12,7 +12,7 @@ namespace vramscope::tables {
 inline constexpr char kImportedNote[] = "imported from";
 // Of data without a clock: what the seconds count, "readings".
 inline constexpr char kCountedNote[] = "seconds count";
-// Of data of a single instant, without any time: what has it, "profile".
+// For data of a single instant, without any time: its kind, such as "profile".
 inline constexpr char kInstantNote[] = "one instant";
 
 // The classes of the optimizers that stepped: "AdamW, SGD".

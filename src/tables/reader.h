@@ -18,8 +18,8 @@ util::Result<std::unique_ptr<Recording>> Open(const std::string& path);
 // duplicated. `path` is what errors call it.
 util::Result<std::unique_ptr<Recording>> OpenDescriptor(int fd, const std::string& path);
 
-// The live directory that stands for the recording `path`: itself, or NAME.vram.d where there is no
-// NAME.vram, or where that is of an earlier recording. "" where a reader opens the file `path`.
+// The live directory to read for `path`: `path` itself, or NAME.vram.d if NAME.vram is missing or
+// of an earlier recording. "" if a reader opens the file `path`.
 std::string LiveFormOf(const std::string& path);
 
 }  // namespace vramscope::tables

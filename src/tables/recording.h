@@ -117,13 +117,13 @@ enum AllocationColumns : uint32_t {
   kSite = 1 << 6,
   kSegment = 1 << 7,
   kAllColumns = 0xff,
-  // The four before this one as a shape: for whoever does the same for all rows of one.
+  // The four before this one as a shape, to do the same work once for all rows of a shape.
   kShape = 1 << 8,
 };
 
-// What is known of a frame without reading it. Allocations are in frames by how long they lived, so
-// that an instant needs few of them: the frames of what lived below a millisecond that begin more
-// than that before it hold nothing of it.
+// Facts about a frame that need no read of it. Allocations are in frames by their lifetime, so that
+// an instant needs few frames: a frame of short-lived allocations spans little time, and one whose
+// last allocation ended before the instant is not read.
 struct FrameZone {
   uint64_t rows = 0;
   int64_t min_begin_ns = INT64_MAX;

@@ -5,7 +5,7 @@
 
 #include "tables/recording.h"
 
-// What whoever asks a recording relies on, and a file may not keep.
+// Properties that questions rely on, and that a damaged file may lack.
 namespace vramscope::tables {
 
 // No clock shows more, by a factor that leaves room for what is computed with them: the difference
@@ -21,12 +21,12 @@ void BoundTimes(const FrameZone& zone, AllocationFrame* frame);
 // Words that this version does not know become those that say least.
 void BoundWords(Tables* tables);
 
-// The name of a table with a row that names a row that does not exist, or of `stacks` where they
-// are no trees of a sensible depth; nullptr: there is none.
+// The name of a table with a row that names a missing row, or of `stacks` if they are not trees of
+// a sensible depth; nullptr if all tables are sound.
 const char* FindBadReference(const Tables& tables);
 
-// Bytes of text, each counted as often as a row of the tables names it: whoever lists a table says
-// it as often, and one long text that a million rows name is a claim too. In real recordings a
+// Bytes of text, each counted as often as a row of the tables names it: a listing repeats it as
+// often, so one long text that a million rows name is a large claim too. In real recordings a
 // row's texts are some 200 bytes where the row takes 6 or more of the file.
 uint64_t NamedTextBytes(const Tables& tables);
 

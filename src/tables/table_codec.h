@@ -12,7 +12,7 @@
 // Rows of any table of tables.def as the columns of a block, and back.
 namespace vramscope::tables {
 
-// False where `word` is no value of the type.
+// False if `word` is not a value of the type.
 template <class T>
 constexpr bool FromWord(uint64_t word, T* value) {
   if constexpr (kIsId<T>)

@@ -102,9 +102,9 @@ void Writer::Hand(std::vector<AllocationRow>* rows) {
 }
 
 void Writer::PackFrames() {
-  // Of this thread alone. Whoever adds rows is the one that all the others wait for: where there
-  // are fewer cores than threads, packing fills the gaps. What waits is bounded, so it gets its
-  // turn.
+  // Of this thread alone. All other threads wait for the one that adds rows: with fewer cores
+  // than threads, packing fills the gaps. The queue is bounded, so that packing gets its turn
+  // too.
   nice(kPackingNice);
   std::unique_lock lock(mutex_);
   for (;;) {

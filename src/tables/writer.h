@@ -34,7 +34,7 @@ class Writer : public AllocationSink {
   };
 
   // Writes to `fd`, which is empty, open for writing, and the caller's to close (or to name: see
-  // util/owned_file.h). `path` stands in errors.
+  // util/owned_file.h). `path` is for errors.
   Writer(int fd, std::string path);
   Writer(int fd, std::string path, Options options);
   Writer(const Writer&) = delete;

@@ -130,7 +130,7 @@ util::Result<Dimension> ParseDimension(const std::string& name) {
 util::Status AddDimension(const std::string& name, std::vector<Dimension>* dimensions) {
   VRAMSCOPE_ASSIGN_OR_RETURN(const Dimension dimension, ParseDimension(name));
   if (std::find(dimensions->begin(), dimensions->end(), dimension) != dimensions->end()) {
-    return util::Status::Error("the dimension '" + name + "' stands there twice: name each once");
+    return util::Status::Error("the dimension '" + name + "' is named twice: name each once");
   }
   dimensions->push_back(dimension);
   return {};

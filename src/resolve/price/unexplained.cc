@@ -79,7 +79,7 @@ void Unexplained::MoveToManaged(int64_t bytes, Managed* managed) {
     if (came.time_ns < managed->began_ns())
       return;
     const int64_t moved = std::min(bytes, book_.LowestFrom(*row, came.time_ns));
-    book_.Correct({*row, 0}, -moved);
+    book_.Correct({*row, 0}, -moved);  // the step that made the row
     managed->Correct(came, moved);
     bytes -= moved;
   }

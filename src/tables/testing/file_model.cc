@@ -78,7 +78,7 @@ std::string Payload(const FileModel::Column& column) {
   return sizes + streams;
 }
 
-// The block at `offset` in the file; what the index has to say of it goes to `entry`.
+// The block at `offset` in the file; its entry of the index goes to `entry`.
 std::string BlockBytes(const FileModel::Block& block, uint64_t offset, IndexEntry* entry) {
   std::string headers, payloads;
   for (const FileModel::Column& column : block.columns) {
@@ -136,7 +136,7 @@ void MutateColumn(FileModel::Column* column, std::mt19937_64* random) {
       return;
     case 3:
       Change(&header.values, random);
-      // Streams of that size, which are no more than a few bytes in the file.
+      // Streams of that size, which take only a few bytes in the file.
       if ((*random)() % 2 == 0 && header.values <= (4u << 20)) {
         for (std::string& stream : column->streams)
           stream.resize(header.values);
@@ -192,8 +192,8 @@ void SetValues(const std::vector<uint64_t>& values, FileModel::Column* column) {
   }
 }
 
-// What a few rows of a block say, in a file that is whole: what stands behind every check of the
-// reader's. Ids stay small, so that most of them exist.
+// Changes values in a few rows of a block of a valid file, to test the code after the reader's
+// checks. Ids stay small, so that most of them exist.
 void MutateRows(FileModel::Block* block, std::mt19937_64* random) {
   const uint64_t kind = (*random)() % 6;
   const uint64_t a = (*random)(), b = (*random)();
@@ -373,7 +373,7 @@ void Mutate(FileModel* model, std::mt19937_64* random) {
       case 2:  // the index names a block many times
         model->index.insert(model->index.end(), (*random)() % 1000, at);
         break;
-      case 3:  // or the file has it many times
+      case 3:  // or the file has the block many times
         for (size_t copies = (*random)() % 50; copies != 0; --copies) {
           model->index.push_back(model->blocks.size());
           model->blocks.push_back(FileModel::Block(model->blocks[at]));
