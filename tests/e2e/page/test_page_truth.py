@@ -416,6 +416,7 @@ def test_a_million_events_are_exact_small_and_follow_the_hand(million, browser):
     assert told["zoom"]["touched"] < 20 and told["zoom"]["layouts"] < 1
     # The reference takes a quarter of the 16 ms of a frame; a whole new instant takes more, in parts between which the browser draws.
     assert told["scrub"]["cpu"] < 3 * told["reference"]["cpu"] and told["zoom"]["cpu"] < 4 * told["reference"]["cpu"]
-    # Of several: the browser may collect its garbage in one. A key in the search: all lists and the picture, in parts, too. It was 190 times where each key copied all events.
-    assert told["choose"]["cpu"] < 14 * told["reference"]["cpu"] and told["search"]["cpu"] < 40 * told["reference"]["cpu"]
+    # Of several: the browser may collect its garbage in one. The instants are in the training, so every list changes: 12 to 16 times the
+    # reference. A key in the search: all lists and the picture, in parts, too. It was 190 times where each key copied all events.
+    assert told["choose"]["cpu"] < 20 * told["reference"]["cpu"] and told["search"]["cpu"] < 40 * told["reference"]["cpu"]
     assert not browser.complaints
