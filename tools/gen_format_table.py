@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "FORMAT.md"
 # How a field is written, if it is not a uint.
 KINDS = {"TIME": "time", "ADDRESS": "address", "SINT": "sint", "DEVICE": "sint", "BYTES": "bytes"}
+# Fields whose name gives the kind: the page lists them once.
+BY_NAME = {"time": "time", "begin": "time", "end": "time", "address": "address", "device": "sint"}
 
 
 def without_preprocessor(path):
@@ -23,25 +25,27 @@ def without_preprocessor(path):
 
 def records():
     text = without_preprocessor(ROOT / "src/format/records.def")
-    rows = ["| type | record | fields | meaning |", "|---|---|---|---|"]
+    rows = ["| record (fields) | meaning |", "|---|---|"]
     pattern = re.compile(r'VRAMSCOPE_RECORD\((\w+), (0x[0-9a-f]+), "([^"]*)"\)(.*?)VRAMSCOPE_END', re.DOTALL)
     found = pattern.findall(text)
     if len(found) != text.count("VRAMSCOPE_RECORD("):
         sys.exit("gen_format_table: a record in records.def has a different form")
     for name, number, doc, body in sorted(found, key=lambda record: int(record[1], 16)):
-        fields = ", ".join(
-            f"{field} *{KINDS[kind]}*" if kind in KINDS else field
-            for kind, field in re.findall(r"VRAMSCOPE_((?!TAIL)[A-Z_]+)\((?:\w+, )?(\w+)\)", body)
-        )
-        rows.append(f"| `{number}` | {name} | {fields} | {doc} |")
+        fields = ", ".join(field_of(kind, field) for kind, field in re.findall(r"VRAMSCOPE_((?!TAIL)[A-Z_]+)\((?:\w+, )?(\w+)\)", body))
+        rows.append(f"| `{number}` {name} ({fields}) | {doc} |")
     return rows
+
+
+def field_of(kind, field):
+    written = KINDS.get(kind, "uint")
+    return field if written == BY_NAME.get(field, "uint") else f"{field} *{written}*"
 
 
 def losses():
     text = without_preprocessor(ROOT / "src/format/losses.def")
-    rows = ["| id | name in reports | meaning |", "|---|---|---|"]
+    rows = ["| id and name | meaning |", "|---|---|"]
     for _, number, name, doc in re.findall(r'VRAMSCOPE_LOSS\((\w+), (\d+), "([^"]*)", "([^"]*)"\)', text):
-        rows.append(f"| {number} | {name} | {doc} |")
+        rows.append(f"| {number} {name} | {doc} |")
     return rows
 
 

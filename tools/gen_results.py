@@ -120,17 +120,21 @@ def with_type(field):
     return f"`{field.name}`" + (f" {kind}" if kind != "int" else "")
 
 
+# "0: unknown" behind a colon would read badly.
+VALUE = re.compile(r"(^|; )(-?\d+|null|false|negative): ")
+EQUALS = r"\1\2 = "
+
 # Meanings that need no row: empty, or explained once at the top of the page.
 PLAIN = ("", "`index` of the device", "allocations", "B minus A")
 
 
 def schema_of(result, prefix, known):
-    """A sentence of the fields that explain themselves, a table of the others, and a section for each object below."""
+    """A sentence of the fields that explain themselves, a list of the others, and a section for each object below."""
     plain, rows, below = [], [], []
     for field in RESULTS[result].fields:
         optional = "?" if field.form.startswith("std::optional") else ""
         if field.inner == "PeakFigure":
-            rows.append(f"| `{field.name}_bytes`, `{field.name}_ns` int? | {field.meaning} |")
+            rows.append(f"* `{field.name}_bytes`, `{field.name}_ns` int?: {field.meaning}")
         elif field.row or field.inner in RESULTS:
             inner = field.row or field.inner
             name = prefix + field.name + ("[]" if field.row else "")
@@ -145,9 +149,9 @@ def schema_of(result, prefix, known):
         elif field.meaning in PLAIN:
             plain.append(with_type(field))
         else:
-            rows.append(f"| {with_type(field)} | {field.meaning} |")
-    table = ["", "| field | meaning |", "|---|---|", *rows] if rows else []
-    return [f" Has {', '.join(plain)}." if plain else "", *table, *below]
+            rows.append(f"* {with_type(field)}: {VALUE.sub(EQUALS, field.meaning)}")
+    listed = ["", *rows] if rows else []
+    return [f" Has {', '.join(plain)}." if plain else "", *listed, *below]
 
 
 def schema(result):

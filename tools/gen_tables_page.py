@@ -19,6 +19,9 @@ TYPES = {
     "int64_t": "int64",
     "StringId": "text",
 }
+# "0: unknown" behind a colon would read badly.
+VALUE = re.compile(r"(^|; )(-?\d+|empty): ")
+EQUALS = r"\1\2 = "
 STRING = r'"((?:[^"\\]|\\.)*)"'
 
 
@@ -58,11 +61,11 @@ def tables():
         for column, field, kind, unit, meaning in columns.pop(row):
             named = f"{column} `{field}` {kind}" + (f" ({unit})" if unit in ("bytes", "ns") and unit not in field else "")
             if meaning:
-                rows.append(f"| {named} | {meaning} |")
+                rows.append(f"* {named}: {VALUE.sub(EQUALS, meaning)}")
             else:
                 plain.append(named)
         lines += ["Has " + ", ".join(plain) + "."] if plain else []
-        lines += ["", "| column | meaning |", "|---|---|", *rows] if rows else []
+        lines += ["", *rows] if rows else []
     if columns:
         sys.exit(f"gen_tables_page: columns without a table: {', '.join(columns)}")
     return lines[1:]

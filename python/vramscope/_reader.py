@@ -317,15 +317,14 @@ class Report(NamedTuple):
     top_churn: Table
     #: free bytes in segments (cached, fragmentation), by the line that made the segments
     free_lines: Table
-    #: only at a peak with much free memory, without `--where`: free memory in PyTorch's segments, and why the
-    #: newest segment was still made
+    #: only at a peak with much free memory: PyTorch's free memory, and why it made a new segment nevertheless
     cached: Table
     #: how well the ledger explains NVML over the whole recording
     residuals: Table
-    #: only if there is any, by time: memory that appeared (also a row `unexplained`) or disappeared (part of the
-    #: residual) without a known cause
+    #: only if any: memory that appeared (a row `unexplained`) or disappeared (in the residual) without a known
+    #: cause
     unexplained: Table
-    #: only if `--overflow` used host memory: what a large enough GPU would have held, whatever the instant
+    #: only if `--overflow` used host memory: the peak on a large enough GPU
     overflow: Table
     #: one way in which the recording is incomplete
     losses: Table

@@ -115,17 +115,20 @@ say([trace.live(at=trace.report().devices["at_ns"][0], by=["category"], where={"
     assert said[1:] == [True, True, True, devices[0]["ledger_bytes"], [True]]
 
 
-def test_the_questions_of_the_page_have_their_answers(python):
-    page = (ROOT / "docs" / "TABLES.md").read_text().split("## Ten questions in SQL")[1]
-    asked = re.findall(r"### \d+\. .*?```sql\n(.*?)```.*?```text\n(.*?)```", page, flags=re.DOTALL)
+def test_the_questions_have_their_answers(python):
+    text = (ROOT / "examples" / "questions.sql").read_text()
+    asked = re.findall(r"^-- \d+\. [^\n]*\n(.*?;)\n((?:--   [^\n]*\n)+)", text, flags=re.DOTALL | re.MULTILINE)
     assert len(asked) == 10
     said = python(f"""
 database = trace.duckdb()
 for question in {[question for question, _ in asked]!r}:
     found = database.sql(question)
-    say("\\n".join(" | ".join(map(str, row)) for row in [found.columns, *found.fetchall()]) + "\\n")
+    say("".join("--   " + " | ".join(map(str, row)) + "\\n" for row in [found.columns, *found.fetchall()]))
 """)
     assert said == [answer for _, answer in asked]
+    page = (ROOT / "docs" / "TABLES.md").read_text()
+    [(question, answer)] = re.findall(r"```sql\n(.*?)\n```\n\n```text\n(.*?)```", page, flags=re.DOTALL)
+    assert (question, "".join(f"--   {line}\n" for line in answer.splitlines())) in asked
 
 
 def test_parquet_has_the_tables(python, tmp_path):
