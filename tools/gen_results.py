@@ -48,14 +48,6 @@ class Field(NamedTuple):
         found = re.fullmatch(r"std::vector<(\w+)>", self.inner)
         return found[1] if found and found[1] in RESULTS else None
 
-    @property
-    def column(self):
-        """Its name in a table, or None if it is not a column."""
-        name = self.member if "." in self.name else self.name
-        if self.inner in (*NUMBERS, *TEXTS, "bool", "tables::StackId"):
-            return READER_NAMES.get(name, name)
-        return None
-
 
 class Result(NamedTuple):
     text: str
@@ -159,35 +151,6 @@ def schema(result):
     return [said.strip(), *lines] if said else lines[1:]
 
 
-# ---- docs/READER.md ----
-
-
-def tables_of(result):
-    return [(READER_NAMES.get(field.name, field.name), field.row) for field in RESULTS[result].fields if field.row and field.row != "Timeline"]
-
-
-def columns_of(row):
-    columns = []
-    for field in RESULTS[row].fields:
-        if field.inner == "PeakFigure":
-            columns += [f"`{field.name}_bytes`?", f"`{field.name}_ns`?"]
-        elif field.form == "RowPath":
-            columns.append("one column a dimension by its name, else `level1`, `level2`?, …")
-        elif field.form == "ByCategory":
-            columns.append(f"`CATEGORY{field.name[field.name.index('_'):]}` for each category, with `_` for blanks")
-        elif field.column:
-            columns.append(f"`{field.column}`" + ("?" if field.form.startswith("std::optional") else ""))
-    return ", ".join(columns)
-
-
-def reader(result):
-    rows, known = ["| table | columns |", "|---|---|"], {}
-    for name, row in tables_of(result):
-        where = known.setdefault(row, name)
-        rows.append(f"| `{name}` | {columns_of(row) if where == name else f'as `{where}`'} |")
-    return rows
-
-
 # ---- viewer/src/types.js ----
 
 
@@ -250,6 +213,10 @@ def types(result):
 # ---- python/vramscope/_reader.py ----
 
 
+def tables_of(result):
+    return [(READER_NAMES.get(field.name, field.name), field.row) for field in RESULTS[result].fields if field.row and field.row != "Timeline"]
+
+
 def tuples(result):
     text = RESULTS[result].text
     fields = {READER_NAMES.get(field.name, field.name): field for field in RESULTS[result].fields if field.row}
@@ -283,7 +250,6 @@ def main():
     pages = [
         (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in answers}, *docs),
         (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),
-        (ROOT / "docs/READER.md", {result: reader(result) for result in ("Report", "Iterations")}, *docs),
         (ROOT / "viewer/src/types.js", {"Report": types("Report")}, *code),
         (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations")}, *python),
     ]
