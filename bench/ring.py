@@ -4,7 +4,7 @@
     bench/ring.py [--build build] [--steps 600000] [--pairs 150] [--pause-us 0] [--ring 64M] [--json FILE]
     bench/ring.py --busy 600 [--ring 64M] [--json FILE]
 
-The program is tests/hosts/long_run.c: each step allocates and frees PAIRS blocks in 8 scopes, replaces some of a cache of 600,
+The program is tests/hosts/load/long_run.c: each step allocates and frees PAIRS blocks in 8 scopes, replaces some of a cache of 600,
 and marks `iteration`. A week of steps of one second is 600,000; here they come as fast as they can, or with a pause. Run without
 a ring first, for so many steps as hold the peak, the program says what the peak is.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of one event where many threads allocate at once, beside one thread alone.
 
-Runs tests/hosts/event_cost.c (a pair of calls of c10::alloc_cpu's kind, nothing else) plain and recorded, each
+Runs tests/hosts/load/event_cost.c (a pair of calls of c10::alloc_cpu's kind, nothing else) plain and recorded, each
 with 1 to 16 threads. The cost of an event is half of what a pair takes longer recorded than plain.
 
     python3 bench/threads.py --build build --json build/threads.json

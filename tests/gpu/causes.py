@@ -126,7 +126,7 @@ def gpt2(bench):
 def cpp(how, statuses):
     def case(bench):
         host = bench.folder / "driver_refused"
-        source = ROOT / "tests" / "hosts" / "driver_refused.cc"
+        source = ROOT / "tests" / "hosts" / "driver" / "driver_refused.cc"
         folders = [f"-I{ROOT / name}" for name in ("src", "include", "tests")]
         cases.run(["c++", "-std=c++20", "-O1", "-g", *folders, source, "-o", host, "-ldl"], bench.environment, 60)
         file, done = under(bench, f"oom c++ {how}", [host, how], statuses=statuses)

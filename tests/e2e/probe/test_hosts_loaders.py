@@ -123,9 +123,10 @@ def test_what_looks_for_races_finds_none_with_our_suppressions(tmp_path, tool):
 
 def test_a_program_built_with_address_sanitizer(tmp_path):
     """Its runtime comes first in LD_PRELOAD, as it demands; then the probe."""
-    source = Path(__file__).resolve().parents[2] / "hosts" / "fork_without_exec.c"
+    sources = Path(__file__).resolve().parents[2] / "hosts"
     built = subprocess.run(
-        ["cc", "-fsanitize=address", "-o", str(tmp_path / "host"), str(source), f"-L{HOSTS}", "-lc10", f"-Wl,-rpath,{HOSTS}"],
+        ["cc", "-fsanitize=address", f"-I{sources}", "-o", str(tmp_path / "host"), str(sources / "process/fork_without_exec.c"),
+         f"-L{HOSTS}", "-lc10", f"-Wl,-rpath,{HOSTS}"],
         capture_output=True, text=True,
     )
     runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()

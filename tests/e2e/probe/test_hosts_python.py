@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     not PROBE.exists() or importlib.util.find_spec("torch") is None, reason="the probe or torch is missing"
 )
 
-PROGRAM = Path(__file__).resolve().parents[2] / "hosts" / "torch_processes.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "hosts" / "python" / "torch_processes.py"
 
 
 # A DataLoader does not join the threads that feed its workers' queues. One of them may drop the last reference to a

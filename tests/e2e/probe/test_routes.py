@@ -217,7 +217,7 @@ def test_the_cuda_runtime(tmp_path, monkeypatch, kind, route):
     """NVIDIA's own runtime keeps its pointers in its data: all of them lead to the wrappers."""
     (runtime, *_) = [path for path in RUNTIMES if path.name == kind]
     program = tmp_path / "program"
-    words = ["cc", ROOT / "tests/hosts/cudart_pointers.c", runtime, f"-Wl,-rpath,{runtime.parent}", "-o", program]
+    words = ["cc", ROOT / "tests/hosts/driver_loading/cudart_pointers.c", runtime, f"-Wl,-rpath,{runtime.parent}", "-o", program]
     subprocess.run([*words, "-ldl", "-lpthread", "-lrt", "-lstdc++", "-lm"], check=True)
     monkeypatch.setenv("POINTERS_FILE", str(tmp_path / "pointers"))
     preload = (PROBE,) if route == "preloaded" else ()
