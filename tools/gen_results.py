@@ -151,7 +151,7 @@ def schema(result):
     return [said.strip(), *lines] if said else lines[1:]
 
 
-# ---- viewer/src/types.js ----
+# ---- viewer/src/model/types.js ----
 
 
 def js_type(form):
@@ -250,7 +250,7 @@ def main():
     pages = [
         (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in answers}, *docs),
         (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),
-        (ROOT / "viewer/src/types.js", {"Report": types("Report")}, *code),
+        (ROOT / "viewer/src/model/types.js", {"Report": types("Report")}, *code),
         (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations")}, *python),
     ]
     if sys.argv[1:] not in ([], ["--check"]):

@@ -9,8 +9,8 @@ cd "$here"
 esbuild src/main.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
   --log-level=warning --outfile="$out/viewer.js"
 esbuild src/style.css --minify --charset=utf8 --log-level=warning --outfile="$out/viewer.css"
-esbuild src/diff.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
+esbuild src/diff/diff.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
   --log-level=warning --outfile="$out/diff.js"
-esbuild src/ranks.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
+esbuild src/diff/ranks.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
   --log-level=warning --outfile="$out/ranks.js"
-esbuild src/diff.css --minify --charset=utf8 --log-level=warning --outfile="$out/diff.css"
+esbuild src/diff/diff.css --minify --charset=utf8 --log-level=warning --outfile="$out/diff.css"

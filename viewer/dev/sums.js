@@ -5,10 +5,10 @@
 import { readFileSync } from "node:fs";
 import { inflateRawSync } from "node:zlib";
 
-import { Filter } from "../src/filter.js";
-import { Model } from "../src/model.js";
-import { UNFILTERED } from "../src/state.js";
-import { makeView } from "../src/view.js";
+import { Filter } from "../src/model/filter.js";
+import { Model } from "../src/model/model.js";
+import { UNFILTERED } from "../src/model/state.js";
+import { makeView } from "../src/model/view.js";
 
 const [, , file, ...instants] = process.argv;
 const data = readFileSync(file, "utf8").match(/id="vramscope-data">(.*?)<\/script>/s)[1];

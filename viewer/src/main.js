@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the page's data, makes the views, and renders them again after each choice of the reader.
-import { Controls } from "./controls.js";
-import { forgetColours, h, perFrame, setAttribute } from "./dom.js";
-import { Explore } from "./explore.js";
-import { makeRefusals } from "./findings.js";
-import { Filter } from "./filter.js";
-import { makeFooter, makeHeader } from "./header.js";
-import { listenForHelp } from "./help.js";
-import { Parts } from "./parts.js";
-import { Icicle } from "./icicle.js";
-import { Model } from "./model.js";
-import { drawPage } from "./page_data.js";
-import { Palette } from "./palette.js";
-import { Store, formatHash, parseHash } from "./state.js";
-import { Summary } from "./summary.js";
-import { haystacksOf } from "./search.js";
-import { LedgerTable, ModuleTable } from "./tables.js";
-import { Timeline } from "./timeline.js";
-import { TopTable } from "./top.js";
-import { makeView } from "./view.js";
-import { PathBook } from "./tree_paths.js";
+import { Controls } from "./views/controls.js";
+import { forgetColours, h, perFrame, setAttribute } from "./dom/dom.js";
+import { Explore } from "./views/explore.js";
+import { makeRefusals } from "./views/findings.js";
+import { Filter } from "./model/filter.js";
+import { makeFooter, makeHeader } from "./views/header.js";
+import { listenForHelp } from "./dom/help.js";
+import { Parts } from "./base/parts.js";
+import { Icicle } from "./views/icicle.js";
+import { Model } from "./model/model.js";
+import { drawPage } from "./model/page_data.js";
+import { Palette } from "./model/palette.js";
+import { Store, formatHash, parseHash } from "./model/state.js";
+import { Summary } from "./views/summary.js";
+import { haystacksOf } from "./model/search.js";
+import { LedgerTable, ModuleTable } from "./views/tables.js";
+import { Timeline } from "./timeline/timeline.js";
+import { TopTable } from "./views/top.js";
+import { makeView } from "./model/view.js";
+import { PathBook } from "./model/tree_paths.js";
 
 /**
  * The state that the views draw.
@@ -31,9 +31,9 @@ import { PathBook } from "./tree_paths.js";
 // The slow parts are drawn when a drag rests this long.
 const REST_MS = 120;
 
-/** @type {(keyof import("./state.js").State)[]} */
+/** @type {(keyof import("./model/state.js").State)[]} */
 const FILTERS = ["device", "search", "categories", "module", "path", "min"];
-/** @type {(keyof import("./state.js").State)[]} */
+/** @type {(keyof import("./model/state.js").State)[]} */
 const ICICLE_ONLY = ["by", "focus", "mine"];
 
 /**
@@ -77,7 +77,7 @@ function makeEmpty() {
 }
 
 /**
- * @param {import("./types.js").PageData} data
+ * @param {import("./model/types.js").PageData} data
  * @param {HTMLElement} page
  */
 function start(data, page) {
@@ -89,7 +89,7 @@ function start(data, page) {
   const palette = new Palette(model.categories, model.heaviest);
   const theme = applyTheme(palette);
   const modules = model.kinds.module.some((module) => module !== 0);
-  /** @type {import("./state.js").Usual} */
+  /** @type {import("./model/state.js").Usual} */
   const usual = { device: firstDevice(model), by: modules ? "module" : "stack", zoom: model.firstWindow(firstDevice(model)) };
   const limits = { devices: model.page.devices.length, duration: model.duration };
   const store = new Store(parseHash(location.hash, limits, usual));

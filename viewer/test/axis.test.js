@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { MARGIN, WindowAxis } from "../src/axis.js";
+import { MARGIN, WindowAxis } from "../src/timeline/axis.js";
 
 const axisOf = (/** @type {[number, number]|null} */ zoom) => new WindowAxis({ duration: 1000 },
   /** @type {any} */ ({ state: { zoom }, subscribe: () => {} }), { clientWidth: MARGIN.left + 500 + MARGIN.right, isConnected: true });

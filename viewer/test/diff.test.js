@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { levelsOf, strength, treeOf } from "../src/diff_icicle.js";
-import { inIterations } from "../src/diff_timeline.js";
+import { levelsOf, strength, treeOf } from "../src/diff/diff_icicle.js";
+import { inIterations } from "../src/diff/diff_timeline.js";
 
 const row = (category, module, name, line, a, b) => ({
   path: ["gpu0", category, "forward", module, name, line], a_bytes: a, b_bytes: b, delta_bytes: b - a,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { bytesStep, formatBytes, formatShare, formatSignedBytes, formatTick, formatTime, inUnit, tableUnit,
-  timeStep, fixed } from "../src/format.js";
+  timeStep, fixed } from "../src/base/format.js";
 
 test("bytes", () => {
   assert.deepEqual([0, 512, 1024, 1536, 1 << 20, 4233.4 * 2 ** 20, 3 * 2 ** 40].map(formatBytes),

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { harmless } from "../src/harmless.js";
+import { harmless } from "../src/base/harmless.js";
 
 const read = (/** @type {string} */ name) => JSON.parse(harmless(JSON.stringify({ name }))).name;
 

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePage, randomNumbers } from "../dev/make_page.js";
-import { Filter } from "../src/filter.js";
-import { Events, lastNotAbove } from "../src/events.js";
-import { Model } from "../src/model.js";
-import { UNFILTERED } from "../src/state.js";
+import { Filter } from "../src/model/filter.js";
+import { Events, lastNotAbove } from "../src/model/events.js";
+import { Model } from "../src/model/model.js";
+import { UNFILTERED } from "../src/model/state.js";
 
 const DURATION = 1_000_000;
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePage, randomNumbers } from "../dev/make_page.js";
-import { Ledger, Samples, fromDeltas, sortedBy } from "../src/ledger.js";
+import { Ledger, Samples, fromDeltas, sortedBy } from "../src/model/ledger.js";
 
 /** Bytes and allocations by the ledger's levels, after all that changed up to an instant. */
 function at(page, time) {

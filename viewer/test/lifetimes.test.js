@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePage } from "../dev/make_page.js";
-import { Filter } from "../src/filter.js";
-import { heaviestOf, layOutLifetimes } from "../src/lifetimes.js";
-import { Model } from "../src/model.js";
-import { UNFILTERED } from "../src/state.js";
+import { Filter } from "../src/model/filter.js";
+import { heaviestOf, layOutLifetimes } from "../src/views/lifetimes.js";
+import { Model } from "../src/model/model.js";
+import { UNFILTERED } from "../src/model/state.js";
 
 test("of too many allocations the heaviest are drawn, of equal ones the first", () => {
   const weights = [3, 9, 3, 1, 3, 10];

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { categoryOf } from "../src/category.js";
-import { KNOWN, Palette, channels, inOrder, mix } from "../src/palette.js";
+import { categoryOf } from "../src/model/category.js";
+import { KNOWN, Palette, channels, inOrder, mix } from "../src/model/palette.js";
 
 // Machado, Oliveira, Fernandes 2009, severity 1, on linear light.
 const SIGHTS = {

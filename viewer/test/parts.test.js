@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { Parts } from "../src/parts.js";
+import { Parts } from "../src/base/parts.js";
 
 /** Frames and idle periods come when the test says so. */
 function makeBrowser({ hidden = false } = {}) {

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asTsv, shellQuoted } from "../src/clipboard.js";
-import { foldRepeated, foldTree, rangeText, splitNumbers } from "../src/repeats.js";
-import { Trie, fold } from "../src/trie.js";
+import { asTsv, shellQuoted } from "../src/dom/clipboard.js";
+import { foldRepeated, foldTree, rangeText, splitNumbers } from "../src/base/repeats.js";
+import { Trie, fold } from "../src/base/trie.js";
 
 test("numbers count layers where they are whole parts, or end one behind an underline", () => {
   assert.deepEqual(splitNumbers("blocks.3.attn"), { shape: "blocks.#.attn", numbers: [3] });

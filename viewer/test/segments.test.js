@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { joinPins, pinsOf } from "../src/segments.js";
+import { joinPins, pinsOf } from "../src/model/segments.js";
 
 const segment = (free, blocks, unlisted = 0) => ({ id: 1, held: 100, used: 100 - free, unlisted, free, freeSite: 0, blocks, extents: [] });
 const NAMES = ["h.0", "h.1", "other"];

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Store, UNFILTERED, formatHash, parseHash } from "../src/state.js";
+import { Store, UNFILTERED, formatHash, parseHash } from "../src/model/state.js";
 
 const LIMITS = { devices: 2, duration: 1000 };
 const USUAL = { device: 0, by: "module", zoom: null };

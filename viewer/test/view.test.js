@@ -3,16 +3,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePage } from "../dev/make_page.js";
-import { categoryOf, categoryOfGroup } from "../src/category.js";
-import { commandOf } from "../src/command.js";
-import { Filter } from "../src/filter.js";
-import { Model } from "../src/model.js";
-import { isWithin, prefixes, within } from "../src/names.js";
-import { Search } from "../src/search.js";
-import { UNFILTERED } from "../src/state.js";
-import { labelsTo, mainCategory, nodeAt } from "../src/trie.js";
-import { allocationsOf, heaviest, makeView } from "../src/view.js";
-import { PathBook } from "../src/tree_paths.js";
+import { categoryOf, categoryOfGroup } from "../src/model/category.js";
+import { commandOf } from "../src/dom/command.js";
+import { Filter } from "../src/model/filter.js";
+import { Model } from "../src/model/model.js";
+import { isWithin, prefixes, within } from "../src/base/names.js";
+import { Search } from "../src/model/search.js";
+import { UNFILTERED } from "../src/model/state.js";
+import { labelsTo, mainCategory, nodeAt } from "../src/base/trie.js";
+import { allocationsOf, heaviest, makeView } from "../src/model/view.js";
+import { PathBook } from "../src/model/tree_paths.js";
 
 const ACTIVATION = { stack: 4, category: "activation", module: 2 };
 const ALLOCATIONS = [

@@ -11,8 +11,8 @@
 #include "util/json.h"
 #include "util/status.h"
 
-// What the HTML page is drawn from: one JSON object, which viewer/src/types.js describes. It has
-// the tables of the ledger themselves, and viewer/src/ledger.js adds them up at an instant by the
+// What the HTML page is drawn from: one JSON object, which viewer/src/model/types.js describes. It has
+// the tables of the ledger themselves, and viewer/src/model/ledger.js adds them up at an instant by the
 // rules of query/: what the page shows there is what `vramscope report --at @NS` prints.
 namespace vramscope::output {
 
@@ -45,7 +45,7 @@ util::Status WritePageData(const tables::Recording& recording,
 std::string_view ViewerStyle();
 std::string_view ViewerScript();
 
-// What large data begin with, before raw DEFLATE in base64: viewer/src/page_data.js unpacks it.
+// What large data begin with, before raw DEFLATE in base64: viewer/src/model/page_data.js unpacks it.
 inline constexpr std::string_view kPackedMark = "deflate:";
 
 // Writes a page's JSON into a <script>: as it is, or packed if it is large. Packing makes columns

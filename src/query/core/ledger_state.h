@@ -14,7 +14,7 @@ namespace vramscope::query {
 //
 // Free bytes belong to the segment's site, with its part in use while anything is used (FreeSite()
 // of query/dimensions/cells.h). Memory without device memory below it (an unbacked
-// site) is in neither sum. viewer/src/ledger.js has the same rules for the page, and
+// site) is in neither sum. viewer/src/model/ledger.js has the same rules for the page, and
 // tests/e2e/report/test_one_truth.py compares them.
 struct SegmentState {
   // Sums modulo 2^64, so that what is taken away is added as its complement, and figures of a
