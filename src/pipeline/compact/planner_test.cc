@@ -183,6 +183,17 @@ TEST_F(PlannerTest, Free_OfWhatWasNeverSeen_IsKept) {
   EXPECT_THAT(Kept(), ElementsAre("BlockFree 10"));
 }
 
+// It ends no block, so it is not half of a pair.
+TEST_F(PlannerTest, Free_Damaged_IsKept) {
+  Alloc(100, 0x10);
+  Free(200, 0);
+  main().Add(format::BlockFree{.time = kStart + 300, .address = 0x10, .device = 42});
+  Free(400, 0x10);
+  EXPECT_THAT(Kept(), ElementsAre("BlockFree 0", "BlockFree 10"));
+  EXPECT_THAT(plan_.streams[0].keep, ElementsAre(false, true, true, false));
+  EXPECT_EQ(plan_.compacted.count, 1u);
+}
+
 // The ledger ends the first where the second begins: without the second, the first would stay live.
 TEST_F(PlannerTest, AddressGivenAgainWithoutAFree_KeepsBothWhereTheFirstIsKept) {
   Alloc(100, 0x10);
@@ -272,6 +283,15 @@ TEST_F(PlannerTest, Figures_HoldUntilTheNext_SoOneBetweenInstantsIsEnough) {
   EXPECT_EQ(Kept().size(), 2u) << "the first, and the last";
   EXPECT_EQ(Kept({350}).size(), 3u) << "and that of 300";
   EXPECT_THAT(plan_.streams[0].keep, ElementsAre(true, false, true, false, true));
+}
+
+// A sample is compared with the ledger at the instant, from both sides of it.
+TEST_F(PlannerTest, Samples_OnBothSidesOfAnInstant_AreKept) {
+  for (const uint64_t time : {100U, 200U, 300U, 400U, 500U, 600U})
+    main().Add(format::DeviceSample{.begin = kStart + time, .end = kStart + time, .device = -1});
+  EXPECT_EQ(Kept().size(), 2u) << "the first, and the last";
+  EXPECT_EQ(Kept({350}).size(), 4u);
+  EXPECT_THAT(plan_.streams[0].keep, ElementsAre(true, false, true, true, false, true));
 }
 
 TEST_F(PlannerTest, Step_UnderWayAtTheCut_IsKept) {
