@@ -20,6 +20,7 @@ import reference  # noqa: E402
 def on_files(files, config):
     build = pathlib.Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
     pages = {
+        "index.md": front_page((ROOT / "README.md").read_text(encoding="utf-8")),
         "CLI.md": reference.cli_page(build / "bin" / "vramscope"),
         "PYTHON.md": reference.python_page(),
         "ANNOTATE_H.md": header("annotate.h", "A description with examples is in [ANNOTATE.md](ANNOTATE.md)."),
@@ -29,6 +30,11 @@ def on_files(files, config):
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def front_page(readme):
+    """README with links as from docs/."""
+    return re.sub(r"\]\((?!https?:)(docs/|(?=CHANGELOG))?", lambda link: "](../" if link.group(1) is None else "](", readme)
 
 
 def header(name, sentence):
@@ -43,6 +49,7 @@ def on_page_markdown(markdown, **_):
 
 def outside(link):
     text, target = link.groups()
-    if target.endswith(".md") and "examples" not in target:
-        return link.group(0)
-    return f"{text} (`{target.lstrip('./')}`)"
+    name = target.lstrip("./")
+    if not (ROOT / name).exists():
+        return link.group(0)  # within docs/
+    return f"{text} (`{name}`)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/FORMAT.md from src/format/records.def and losses.def.
+"""Writes the lists of docs/FORMAT.md from src/format/records.def and losses.def.
 
     tools/gen_format_table.py           rewrites the text between the markers
     tools/gen_format_table.py --check   checks that it is up to date, changes nothing
@@ -25,14 +25,14 @@ def without_preprocessor(path):
 
 def records():
     text = without_preprocessor(ROOT / "src/format/records.def")
-    rows = ["| record (fields) | meaning |", "|---|---|"]
+    rows = []
     pattern = re.compile(r'VRAMSCOPE_RECORD\((\w+), (0x[0-9a-f]+), "([^"]*)"\)(.*?)VRAMSCOPE_END', re.DOTALL)
     found = pattern.findall(text)
     if len(found) != text.count("VRAMSCOPE_RECORD("):
         sys.exit("gen_format_table: a record in records.def has a different form")
     for name, number, doc, body in sorted(found, key=lambda record: int(record[1], 16)):
         fields = ", ".join(field_of(kind, field) for kind, field in re.findall(r"VRAMSCOPE_((?!TAIL)[A-Z_]+)\((?:\w+, )?(\w+)\)", body))
-        rows.append(f"| `{number}` {name} ({fields}) | {doc} |")
+        rows.append(f"* `{number}` {name} ({fields}): {doc}")
     return rows
 
 
@@ -43,10 +43,8 @@ def field_of(kind, field):
 
 def losses():
     text = without_preprocessor(ROOT / "src/format/losses.def")
-    rows = ["| id and name | meaning |", "|---|---|"]
-    for _, number, name, doc in re.findall(r'VRAMSCOPE_LOSS\((\w+), (\d+), "([^"]*)", "([^"]*)"\)', text):
-        rows.append(f"| {number} {name} | {doc} |")
-    return rows
+    found = re.findall(r'VRAMSCOPE_LOSS\((\w+), (\d+), "([^"]*)", "[^"]*"\)', text)
+    return ["; ".join(f"{number} *{name}*" for _, number, name in found) + "."]
 
 
 def filled(page):

@@ -39,7 +39,9 @@ def arguments(call):
     return [quoted if text.startswith('"') else text for text, quoted in re.findall(rf"({STRING}|[^,\s][^,]*)", call)]
 
 
-def type_of(name, unit):
+def type_of(name, unit, field):
+    if field.endswith("_ns") and name == "int64_t" or field.endswith("bytes") and name == "uint64_t":
+        return ""  # the page says so once
     if name in TYPES or not name.endswith("Id"):
         return TYPES.get(name, "uint8")  # an enum
     if not unit:
@@ -52,14 +54,14 @@ def tables():
     columns = {}
     for call in calls(definitions, "VRAMSCOPE_COLUMN"):
         number, row, kind, field, unit, text = arguments(call)
-        columns.setdefault(row, []).append((number, field, type_of(kind, unit), unit, text))
+        columns.setdefault(row, []).append((number, field, type_of(kind, unit, field), unit, text))
     lines = []
     for call in calls(definitions, "VRAMSCOPE_TABLE"):
         number, row, name, text = arguments(call)
         lines += ["", f"### {name}", "", f"Table {number}: {text}."]
         plain, rows = [], []
         for column, field, kind, unit, meaning in columns.pop(row):
-            named = f"{column} `{field}` {kind}" + (f" ({unit})" if unit in ("bytes", "ns") and unit not in field else "")
+            named = f"{column} `{field}` {kind}".rstrip() + (f" ({unit})" if unit in ("bytes", "ns") and unit not in field else "")
             if meaning:
                 rows.append(f"* {named}: {VALUE.sub(EQUALS, meaning)}")
             else:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not
 DOCS = ROOT / "docs"
 START = DOCS / "START.md"
 README = ROOT / "README.md"
-PAGES = [README, DOCS / "index.md", START, *sorted((DOCS / "howto").glob("*.md"))]
+PAGES = [README, START, *sorted((DOCS / "howto").glob("*.md"))]
 TRACES = ROOT / "examples" / "traces"
 HAS_GPU = os.path.exists("/dev/nvidia0")  # the outputs shown are of a machine without one
 FENCE = re.compile(
