@@ -51,6 +51,7 @@ step writes $python tools/check_writes.py
 step format_table $python tools/gen_format_table.py --check
 step tables_page $python tools/gen_tables_page.py --check
 step results $python tools/gen_results.py --check
+step words $python tools/gen_words.py --check
 step format format
 step ruff $python -m ruff check python tests tools bench setup.py examples
 step mypy $python -m mypy

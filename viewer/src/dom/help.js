@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page can do, on one sheet: `?` opens it.
 import { h } from "./dom.js";
+import { WORDS } from "./words.js";
 
 /** @type {[string, [string, string][]][]} */
 const KEYS = [
@@ -12,36 +13,22 @@ const KEYS = [
   ["Tables", [["↑ ↓", "go to the next row; above the first row: sorting and Copy"], ["← →", "close or open a row"], ["Space", "open or close a row"],
     ["Enter", "filter the whole page by this row"]]],
 ];
-const WORDS = [
-  ["ledger", "a table with every byte of a device in exactly one row"],
-  ["residual", "NVML's figure minus the ledger: bytes that no row explains"],
-  ["allocated", "blocks that the program holds, including rounding; without cache and driver (PyTorch: memory_allocated)"],
-  ["reserved", "segments of caching allocators, allocated or free (PyTorch: memory_reserved)"],
-  ["peak", "the instant with the most memory on a device, including cache and driver"],
-  ["own bytes", "bytes of a layer without its sublayers"],
-  ["temporary", "a short-lived block of no other category"],
-  ["cached", "free bytes in segments without a live block; empty_cache() returns them"],
-  ["fragmentation", "free bytes in segments with live blocks; they cannot be returned"],
-  ["rounding", "bytes that an allocator adds to a request"],
-  ["driver", "memory of the CUDA driver: contexts, code, local memory"],
-  ["RM-internal", "memory of NVIDIA's kernel driver; NVML counts it for no process"],
-  ["several calls at once", "driver memory of overlapping calls, which cannot be split"],
-  ["slab slack", "the unused rest of 2 MiB driver pages"],
-  ["in transit", "bytes of driver calls that were running during an NVML reading"],
-  ["times", "times of the host's calls; GPU kernels run later"],
-];
 
 /** @type {HTMLDialogElement|null} */
 let sheet = null;
+
+/** @param {string} kind @param {[string, [string, string][]]} part */
+function section(kind, [title, entries]) {
+  return h("section", {}, h("h3", {}, title),
+    h("dl", { class: kind }, ...entries.flatMap(([term, meaning]) => [h("dt", {}, term), h("dd", {}, meaning)])));
+}
 
 function makeSheet() {
   const close = h("button", { class: "quiet", type: "button", click: () => sheet?.close() }, "Close");
   const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: "help", "aria-label": "Help" },
     h("div", { class: "card-head" }, h("h2", {}, "Keys and words"), h("span", { class: "grow" }), close),
     h("div", { class: "help-parts" },
-      ...KEYS.map(([part, keys]) => h("section", {}, h("h3", {}, part),
-        h("dl", {}, ...keys.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])))),
-      h("section", {}, h("h3", {}, "Words"), h("dl", { class: "words" }, ...WORDS.flatMap(([word, what]) => [h("dt", {}, word), h("dd", {}, what)])))),
+      ...KEYS.map((part) => section("", part)), ...WORDS.map((part) => section("words", part))),
     h("p", { class: "soft" }, "The address of the page contains device, instant, window and filters. A bookmark or a link shows the same view.")));
   document.body.append(dialog);
   return dialog;
