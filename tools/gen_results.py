@@ -225,7 +225,7 @@ def tuples(result):
         said = fields[name].meaning or RESULTS[fields[name].row].text
         lines += [f"    {line}" for line in textwrap.wrap(said, 110, initial_indent="#: ", subsequent_indent="#: ")]
         lines.append(f"    {name}: Table")
-    return lines
+    return [*lines, "", "    def __repr__(self) -> str:", "        return _overview(self)"]
 
 
 # ---- all ----

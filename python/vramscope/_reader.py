@@ -293,6 +293,10 @@ def _tables(answer: Any) -> Dict[str, Table]:
     return {table.name.decode(): Table(held, table) for table in tables}
 
 
+def _overview(answer: Any) -> str:
+    return f"<vramscope {type(answer).__name__}: {', '.join(f'{name} {len(table)} rows' for name, table in answer._asdict().items())}>"
+
+
 # generated: Report
 class Report(NamedTuple):
     """Who has the memory at an instant. Tables have the columns of docs/READER.md."""
@@ -330,6 +334,9 @@ class Report(NamedTuple):
     losses: Table
     #: a check of the figures
     invariants: Table
+
+    def __repr__(self) -> str:
+        return _overview(self)
 # end
 
 
@@ -341,6 +348,9 @@ class Iterations(NamedTuple):
     iterations: Table
     #: each parameter's highest bytes in the process's last whole iteration, in model order
     parameters: Table
+
+    def __repr__(self) -> str:
+        return _overview(self)
 # end
 
 

@@ -188,8 +188,8 @@ std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
 // docs/OOM.md: all refusals, and those explained that were.
 std::string OutOfMemoryJson(const query::Refusals& refusals, const tables::Recording& recording);
 
-// "2 requests for memory were refused for good, the last of 4.00 GiB: `vramscope report F --oom`";
-// "" where none was.
+// "Out of memory: 2 requests failed, the last of 4.00 GiB: `vramscope report F --oom`"; "" if none
+// failed.
 std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std::string& file);
 
 }  // namespace vramscope::output

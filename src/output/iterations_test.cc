@@ -173,7 +173,7 @@ TEST_F(IterationsTest, NoLeaks) {
   leaks.warm_up = 2;
   EXPECT_EQ(FormatLeaks(leaks, recording_, {}),
             "Nothing grows over 6 iterations after 2 of warm-up.\n\n"
-            "Never freed: nothing but what models in use consist of.\n");
+            "Never freed: nothing but models in use.\n");
   leaks.not_listed.assign(std::size(format::kAllCategories), 0);
   leaks.not_listed[static_cast<size_t>(format::Category::kWorkspace)] = 3 * kMiB;
   leaks.not_listed[static_cast<size_t>(format::Category::kParameter)] = 5 * kMiB;

@@ -72,7 +72,7 @@ def record_all(bench):
     # Those that ended otherwise than by a refusal of their own have none.
     refused = [name for name in FORKED if statuses.get(name) == ("0" if name == "caught" else "3")]
     if len(numbers) != len(refused):
-        raise RuntimeError(f"{len(numbers)} were refused for good; they ended with {statuses}; {done.stderr[-600:]}")
+        raise RuntimeError(f"{len(numbers)} failed; they ended with {statuses}; {done.stderr[-600:]}")
     bench.causes = {"file": file, "statuses": statuses, "numbers": dict(zip(refused, numbers, strict=True))}
     return bench.causes
 

@@ -172,7 +172,7 @@ void SheetText::AddTable(const SheetTable& table) {
       without += (without.empty() ? "" : ", ") + Clean(line.name);
   }
   if (!without.empty()) {
-    AddCut("  Nothing in: " + without, Ink::kDim);
+    AddCut("  Empty: " + without, Ink::kDim);
     Add("");
   }
   AddOverlaps(table);

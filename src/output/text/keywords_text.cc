@@ -115,13 +115,13 @@ void KeywordText::AddTable(const KeywordTable& table) {
     add(query::kUntrackable, *table.untrackable_bytes, 0, Ink::kDim);
   const char* const total = !table.expected_bytes     ? "All rows"
                             : table.expected_is_given ? "Expected sum, as given"
-                                                      : "Expected sum, NVML's";
+                                                      : "NVML's figure";
   add(total, static_cast<int64_t>(table.expected_bytes.value_or(table.row_bytes)), 0, Ink::kBold);
   for (const query::KeywordGroup& group : table.groups)
     add(group.name, static_cast<int64_t>(group.bytes), group.count);
   lines.reset();
   if (!without.empty())
-    AddCut("  Nothing in: " + without, Ink::kDim);
+    AddCut("  Empty: " + without, Ink::kDim);
   Add("");
   AddOverlaps(table);
   for (const KeywordCategory& category : table.categories)

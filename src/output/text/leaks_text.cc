@@ -163,7 +163,7 @@ void LeaksText::AddUnexplained() {
 
 void LeaksText::AddNeverFreed() {
   if (leaks_.never_freed.empty()) {
-    Add("Never freed: nothing but what models in use consist of.");
+    Add("Never freed: nothing but models in use.");
     AddNotListed();
     return;
   }

@@ -27,7 +27,7 @@ std::string Requested(const query::Refusal& refusal) {
 }
 
 const char* Verdict(const query::Refusal& refusal) {
-  return refusal.served ? "refused, then served" : "refused for good";
+  return refusal.served ? "failed, then served" : "failed";
 }
 
 tables::DeviceId DeviceOf(const tables::Recording& recording, const query::Refusal& refusal) {
@@ -140,7 +140,7 @@ std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording&
   return fmt::format("{}{}: {} asked for{}, {}{}", kOutOfMemoryBegin,
                      DeviceMark(recording, what.device), Requested(refusal),
                      At(what.place, what.layer), FreeThen(what),
-                     refusal.served ? " (refused, then served)" : "");
+                     refusal.served ? " (failed, then served)" : "");
 }
 
 std::string FormatOutOfMemory(const query::OutOfMemory& what,
@@ -175,10 +175,11 @@ std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std:
   }
   if (last == nullptr)
     return "";
-  return fmt::format("Out of memory: {}, of {}: `vramscope report {} --oom`",
-                     count == 1 ? "a request was refused for good"
-                                : fmt::format("{} requests were refused for good, the last", count),
-                     Requested(*last), file);
+  const std::string amount = Requested(*last);
+  return fmt::format("Out of memory: {}: `vramscope report {} --oom`",
+                     count == 1 ? fmt::format("a request for {} failed", amount)
+                                : fmt::format("{} requests failed, the last of {}", count, amount),
+                     file);
 }
 
 }  // namespace vramscope::output

@@ -237,7 +237,7 @@ void CauseFinder::AddElementSize() {
     return;
   const std::string ratio = Times(static_cast<double>(size->b) / static_cast<double>(size->a));
   std::string text = group->Change(all_) + group->OtherCategories() + " (" + ratio +
-                     "): as elements of another size make them, ";
+                     "): consistent with elements of another size, ";
   if (size->b < size->a)
     text +=
         size->a == 2 * size->b ? "bf16 or fp16 instead of float32" : "a quarter of the bytes each";
@@ -307,15 +307,15 @@ void CauseFinder::AddScale() {
       text += "parameters changed their sizes, too";
       break;
     case Scale::Kind::kSequence:
-      text += std::string("as ") + sequence + " makes them, with " + scale->evidence;
+      text += std::string("consistent with ") + sequence + ", with " + scale->evidence;
       break;
     case Scale::Kind::kBatch:
-      text += std::string("as ") + batch + " makes them; parameters and " + scale->evidence +
-              " are as they were";
+      text += std::string("consistent with ") + batch + "; parameters and " + scale->evidence +
+              " are unchanged";
       break;
     case Scale::Kind::kEither:
-      text += std::string("as ") + batch + " or " + sequence +
-              " makes them; parameters are as they were";
+      text += std::string("consistent with ") + batch + " or " + sequence +
+              "; parameters are unchanged";
       break;
   }
   Tell(Magnitude(group->delta()), text);

@@ -206,10 +206,9 @@ Program Precision(uint64_t parts) {
 TEST(DiffCausesTest, HalfPrecisionIsNoNarrowerLayer) {
   const Diff diff = Compare(Precision(4), Precision(2));
   ASSERT_THAT(diff.causes, SizeIs(1));
-  EXPECT_EQ(
-      diff.causes[0],
-      "parameters of [0,2] x2 shrank by 4.00 MiB (activations -2.00 MiB) (0.50x): as elements "
-      "of another size make them, bf16 or fp16 instead of float32");
+  EXPECT_EQ(diff.causes[0],
+            "parameters of [0,2] x2 shrank by 4.00 MiB (activations -2.00 MiB) (0.50x): consistent "
+            "with elements of another size, bf16 or fp16 instead of float32");
   EXPECT_THAT(Compare(Precision(2), Precision(4)).causes,
               ElementsAre(HasSubstr("float32 instead of bf16 or fp16")));
 }

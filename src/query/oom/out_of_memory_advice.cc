@@ -90,8 +90,8 @@ std::string CauseOf(const OutOfMemory& what) {
   if (what.total_bytes == 0 && (blamed == nullptr || blamed->bytes < wanted))
     return "unknown: the recording has neither the size of the device nor what else was on it";
   if (blamed == nullptr || what.refusal.requested_bytes >= blamed->bytes)
-    return "the request itself: its " + FormatBytes(what.refusal.requested_bytes) +
-           " are more than anything that is there" + At(what.place, what.layer);
+    return "the request itself: " + FormatBytes(what.refusal.requested_bytes) +
+           At(what.place, what.layer) + "; nothing held is larger";
   const MemoryHolder& holder = *blamed;
   std::string text = holder.name + ": " + FormatBytes(holder.bytes) + ShareOf(holder.bytes, what);
   if (holder.largest_bytes != 0 && !(holder.place.empty() && holder.layer.empty())) {

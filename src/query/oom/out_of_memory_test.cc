@@ -287,7 +287,7 @@ TEST_F(OutOfMemoryTest, LogitsOfAHugeVocabulary) {
   Live(Category::kActivation, "model.py", 20, 20 * kGiB, 100, "h.0");
   Refuse(60 * kGiB, 1000, "", logits.stack);
   const OutOfMemory what = Explain();
-  EXPECT_THAT(what.cause, AllOf(HasSubstr("the request itself: its 60.0 GiB"),
+  EXPECT_THAT(what.cause, AllOf(HasSubstr("the request itself: 60.0 GiB"),
                                 HasSubstr("model.py:40 in f40 (lm_head)")));
   builder_.tables.out_of_memory.clear();
   Refuse(100 * kGiB, 1000);
