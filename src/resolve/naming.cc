@@ -216,7 +216,7 @@ uint32_t Naming::Tag(const Named& named) {
     return Intern(std::string(trace_.string(pool.name)));
   }
   std::string asked;
-  if (CategoryOfOwner(ledger_.base().owners.name(named.key.owner)) == Category::kCommunication)
+  if (CategoryOfOwner(named.key.owner) == Category::kCommunication)
     asked = AskedOfNccl(named.key.native);
   return Intern(asked.empty() ? std::string(trace_.string(named.key.scope)) : std::move(asked));
 }
@@ -251,7 +251,7 @@ std::string Naming::AskedOfNccl(tables::StackId native) const {
     const std::string_view image = trace_.string(frame.image);
     if (is_next)
       caller = image.substr(image.rfind('/') + 1);
-    is_next = OwnerOfImage(image) == "NCCL";
+    is_next = OwnerOfImage(image) == Owner::kNccl;
     if (is_next) {
       function = trace_.string(frame.function);
       found = true;

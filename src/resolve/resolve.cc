@@ -267,7 +267,7 @@ void TablesOf::AddSites() {
     row.category = category;
     row.phase = key.phase;
     row.estimated = key.estimated;
-    row.owner = names_.AddText(base_.owners.name(key.owner));
+    row.owner = names_.AddText(OwnerName(key.owner));
     if (key.holding == Holding::kBlock)
       row.allocator = row.owner;
     row.api = key.api;
@@ -332,9 +332,8 @@ void TablesOf::NameTied() {
 std::string TablesOf::TakenOnce(const SiteKey& key, Category category) const {
   if (category == Category::kDriver)
     return std::string("CUDA ") + format::PartName(key.part);
-  const std::string_view owner = base_.owners.name(key.owner);
-  if (category == Category::kWorkspace && CategoryOfOwner(owner) == Category::kWorkspace)
-    return std::string(owner) + " workspace";
+  if (category == Category::kWorkspace && CategoryOfOwner(key.owner) == Category::kWorkspace)
+    return std::string(OwnerName(key.owner)) + " workspace";
   return {};
 }
 

@@ -196,4 +196,16 @@ std::string ClosestName(const std::string& word, const std::vector<std::string>&
   return closest;
 }
 
+std::string_view PackageOf(std::string_view file) {
+  for (const std::string_view marker : {"/site-packages/", "/dist-packages/"}) {
+    const size_t at = file.rfind(marker);
+    if (at == std::string_view::npos)
+      continue;
+    const std::string_view rest = file.substr(at + marker.size());
+    const std::string_view first = rest.substr(0, rest.find('/'));
+    return first.ends_with(".py") ? first.substr(0, first.size() - 3) : first;
+  }
+  return {};
+}
+
 }  // namespace vramscope::util

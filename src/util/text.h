@@ -36,6 +36,9 @@ std::string CsvCell(std::string_view text);
 // The one of `names` that `word` was probably meant to be, "" if none is close.
 std::string ClosestName(const std::string& word, const std::vector<std::string>& names);
 
+// The Python package that an installed file belongs to, or "". A module of one file is a package.
+std::string_view PackageOf(std::string_view file);
+
 // Whether a compiler of PyTorch's wrote that Python file: "<eval_with_key>.3 from train.py:4 in
 // forward" (torch.fx, Dynamo), or a file of Inductor's cache, "zz/czzdj4....py", which is named by
 // its hash.

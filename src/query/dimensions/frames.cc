@@ -3,24 +3,9 @@
 
 #include <algorithm>
 
+#include "util/text.h"
+
 namespace vramscope::query {
-namespace {
-
-// The Python package that an installed file belongs to, or "".
-std::string_view PackageOf(std::string_view file) {
-  for (const std::string_view marker : {"/site-packages/", "/dist-packages/"}) {
-    const size_t at = file.rfind(marker);
-    if (at == std::string_view::npos)
-      continue;
-    const std::string_view rest = file.substr(at + marker.size());
-    const std::string_view first = rest.substr(0, rest.find('/'));
-    // A package of one file.
-    return first.ends_with(".py") ? first.substr(0, first.size() - 3) : first;
-  }
-  return {};
-}
-
-}  // namespace
 
 std::string_view Basename(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // all of it where there is none
@@ -111,7 +96,7 @@ bool IsUserFrame(const tables::Recording& recording,
     return true;
   if (own.empty())
     return false;
-  const std::string_view package = PackageOf(recording.string(row.file));
+  const std::string_view package = util::PackageOf(recording.string(row.file));
   return !package.empty() && std::find(own.begin(), own.end(), package) != own.end();
 }
 

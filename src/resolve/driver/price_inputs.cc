@@ -214,7 +214,8 @@ void PriceInputs::NoteIdle(Gpu& gpu) {
 uint32_t PriceInputs::NewManaged(trace::ProcessId process, int64_t bytes, const Caller& caller) {
   const auto [site, added] = managed_sites_.try_emplace(
       std::array<uint32_t, 6>{process.value, caller.api.value, caller.stack.value,
-                              caller.native.value, caller.thread.value, caller.owner.value},
+                              caller.native.value, caller.thread.value,
+                              static_cast<uint32_t>(caller.owner)},
       static_cast<uint32_t>(managed_callers_.size()));
   if (added)
     managed_callers_.push_back(caller);

@@ -24,7 +24,7 @@ class PriceInputs {
     tables::StackId stack;
     tables::StackId native;
     tables::ThreadId thread;
-    OwnerId owner;  // for managed memory
+    Owner owner;  // for managed memory
   };
 
   explicit PriceInputs(const trace::Trace& trace);

@@ -29,7 +29,7 @@ uint32_t Blocks::DefaultSegment(uint32_t account, bool of_program) {
     Segment& segment = segments_[index];
     segment.suballocated = true;
     segment.of_program = of_program;
-    segment.owner = of_program ? kApplication : kPyTorch;
+    segment.owner = of_program ? Owner::kApplication : Owner::kPyTorch;
     segments_.Describe(segment, {});
   }
   return index;

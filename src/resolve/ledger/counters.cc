@@ -11,7 +11,7 @@ uint32_t Counters::Before(uint32_t account) {
   BeforeRecording& before = before_[account];
   if (before.counter == kNoIndex) {
     Counter counter = CounterOf(account);
-    counter.owner = kNoOwner;
+    counter.owner = Owner::kNone;
     counter.part = Part::kBeforeRecording;
     counter.alloc_ns = accounts_[account].begin_ns;
     before.counter = Add(std::move(counter));
@@ -105,12 +105,12 @@ uint32_t Counters::AddPriced(trace::DeviceId device,
                              int64_t begin_ns) {
   Counter counter;
   counter.device = device;
-  counter.owner = kNoOwner;
+  counter.owner = Owner::kNone;
   if (priced.process != price::kNone) {
     const trace::ProcessId process{static_cast<uint16_t>(priced.process)};
     counter.account = accounts_.FindOrAdd(process, device, begin_ns);
     if (priced.part != Part::kSampled)
-      counter.owner = kDriverOwned;
+      counter.owner = Owner::kDriver;
   }
   if (priced.part == Part::kBeforeRecording) {
     const uint32_t before = Before(counter.account);

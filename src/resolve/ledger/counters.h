@@ -22,7 +22,7 @@ struct Counter {
   trace::DeviceId device = trace::kNoDevice;
   uint32_t account = kNoIndex;  // kNoIndex: not of a recorded process
   tables::SegmentId segment;    // not 0: counts what this segment holds; only `bytes` is used then
-  OwnerId owner;
+  Owner owner = Owner::kNone;
   Part part = Part::kOtherDriver;
   tables::Estimated estimated = tables::Estimated::kExact;
   std::string trigger;  // the call that caused it: "cuLaunchKernel name"

@@ -237,7 +237,7 @@ void DriverObjects::Suballocate(uint32_t index, bool of_program) {
   }
   segment.of_program = of_program;
   if (!of_program)
-    segment.owner = kPyTorch;
+    segment.owner = Owner::kPyTorch;
   segment.suballocated = true;
   segment.unplaced = backing != nullptr && backing->stack.value == 0;
   segments_.Describe(segment, backing == nullptr ? SiteKey() : rows_.KeyOfBacking(*backing));

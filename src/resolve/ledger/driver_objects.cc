@@ -70,7 +70,7 @@ uint32_t DriverObjects::Start(const trace::EventContext& at, DriverObject said) 
   object.owner = base_.owners.Find(object.native, object.stack);
   rows_.FillOrigin(at, object.stack, object.native, 0, &object.origin);
   if (object.origin.purpose == Purpose::kNone) {
-    const Category category = CategoryOfOwner(base_.owners.name(object.owner));
+    const Category category = CategoryOfOwner(object.owner);
     if (category == Category::kCommunication)
       object.origin.purpose = Purpose::kCommunication;
     else if (category == Category::kWorkspace)
@@ -240,7 +240,7 @@ void DriverObjects::GiveTo(const trace::EventContext& at,
   const trace::DeviceId device = DeviceOf(*object);
   const bool may_be = !base_.accounts.HasDevice(communicator.device) ||
                       device == communicator.device || device == base_.accounts.host();
-  if (!is_own && (!may_be || base_.owners.name(object->owner) != "NCCL"))
+  if (!is_own && (!may_be || object->owner != Owner::kNccl))
     return;
   MemoryName name{format::NameKind::kCommunicator, {}, {}, communicator.communicator, 0};
   uint32_t& names = object->origin.names;
@@ -322,7 +322,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {
                                              {e.api, e.stack, e.native, at.thread, object.owner});
   Count(object, true);
   // After the first block, the allocator's new segments are cached from the start.
-  if (object.segment != kNoIndex && object.owner == kPyTorch && IsLinear(kind) &&
+  if (object.segment != kNoIndex && object.owner == Owner::kPyTorch && IsLinear(kind) &&
       accounts_[asked].has_blocks)
     Suballocate(object.segment, false);
 }
@@ -342,7 +342,7 @@ uint32_t DriverObjects::AddPriorSegment(const trace::EventContext& at, const tra
                                     .is_prior = true});
   process.numbers[kAddresses].FindOrAdd(e.address) = index;
   DriverObject& object = process.objects[index];
-  object.owner = kPyTorch;
+  object.owner = Owner::kPyTorch;
   object.origin = {};
   const uint32_t segment = AddSegment(process, index);
   Count(object, true);

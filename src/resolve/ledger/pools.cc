@@ -8,10 +8,7 @@
 
 namespace vramscope::resolve {
 
-uint32_t Pools::SegmentOf(trace::ProcessId process,
-                          uint32_t account,
-                          uint64_t pool,
-                          OwnerId owner) {
+uint32_t Pools::SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, Owner owner) {
   OfProcess& known = processes_[process.value];
   uint32_t& index = known.segments.FindOrAdd(pool);
   if (index != util::FlatMap::kNone)
@@ -57,7 +54,7 @@ void Pools::On(const trace::EventContext& at, const trace::PoolReading& e) {
   const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   base_.prices.NoteCall(e.device);
   if (e.pool != 0) {
-    const uint32_t segment = SegmentOf(at.process, account, e.pool, kUnknownOwner);
+    const uint32_t segment = SegmentOf(at.process, account, e.pool, Owner::kUnknown);
     return segments_.SetHeld(segments_[segment], e.reserved);
   }
   const uint64_t used = std::min(e.reserved, e.used);
@@ -72,7 +69,7 @@ void Pools::SetGraphs(const trace::EventContext& at, uint32_t account, Part part
     if (bytes == 0)
       return;
     Counter counter = base_.counters.CounterOf(account);
-    counter.owner = kCudaGraphs;
+    counter.owner = Owner::kCudaGraphs;
     counter.part = part;
     counter.alloc_ns = at.time_ns;
     counter.thread = at.thread;

@@ -23,7 +23,7 @@ class Pools {
   void Name(trace::ProcessId process, uint64_t pool, const MemoryName& name);
   // For allocations without a recorded pool.
   static constexpr uint64_t kUnnamed = UINT64_MAX;  // pool 0 is the graph memory
-  uint32_t SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, OwnerId owner);
+  uint32_t SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, Owner owner);
   // An allocation of that segment was made or freed.
   void Allocate(uint32_t segment, uint64_t bytes);
   void Free(uint32_t segment, uint64_t bytes);

@@ -28,7 +28,7 @@ struct Block {
   tables::ThreadId thread;
   uint32_t segment = 0;  // contains the block
   Origin origin;
-  OwnerId owner;
+  Owner owner = Owner::kNone;
   bool has_stretches = false;  // part of it had no device memory at some time
   bool live() const { return address != 0; }
 };
@@ -76,7 +76,7 @@ struct DriverObject {
   uint32_t references = 1;      // handles: not released yet
   uint32_t mappings = 0;        // handles: live mappings
   Origin origin;
-  OwnerId owner;
+  Owner owner = Owner::kNone;
   ObjectKind kind = ObjectKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
   uint32_t share = kNoIndex;    // number in SharedMemory
@@ -114,7 +114,7 @@ struct Segment {
   uint32_t stands_for = 0;           // as of DriverObject
   uint32_t names = 0;                // of the pool or private pool: a set of Names
   SegmentKind kind = SegmentKind::kNone;
-  OwnerId owner;
+  Owner owner = Owner::kNone;
   bool suballocated = false;  // blocks were allocated in it
   bool unplaced = false;    // made by a thread without Python: its first block gives the call site
   bool of_program = false;  // of the program's own pool, not of a framework

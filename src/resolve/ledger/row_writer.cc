@@ -17,7 +17,7 @@ uint64_t HashOf(const SiteKey& key) {
                          byte(key.holding) << 40 | byte(key.unbacked) << 48;
   const uint64_t sum =
       kinds * 0x9e3779b97f4a7c15u + key.account * 0xbf58476d1ce4e5b9u +
-      key.owner.value * 0x94d049bb133111ebu + key.names * 0xff51afd7ed558ccdu +
+      static_cast<uint64_t>(key.owner) * 0x94d049bb133111ebu + key.names * 0xff51afd7ed558ccdu +
       key.pool_names * 0xc4ceb9fe1a85ec53u + key.module_epoch * 0x87c37b91114253d5u +
       key.api.value * 0x4cf5ad432745937fu + key.scope.value * 0x52dce729da3ed7f5u +
       key.thread.value * 0x38495ab5a5c9e2bbu + key.stack.value * 0xd6e8feb86659fd93u +

@@ -25,7 +25,7 @@ enum class Holding : uint8_t {
 // (module names, whether phases are known) become text at the end.
 struct SiteKey {
   uint32_t account = 0;
-  OwnerId owner;
+  Owner owner = Owner::kNone;
   Part part = Part::kAllocated;
   Category category = Category::kUnknown;
   Category without_phases = Category::kUnknown;

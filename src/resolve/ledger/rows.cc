@@ -10,7 +10,8 @@ namespace {
 
 // PyTorch divides its driver allocations into blocks; before the first block the memory is unused.
 Part PartOfObject(const DriverObject& object) {
-  const bool to_be_cut = object.owner == kPyTorch && !object.small && IsLinear(object.memory);
+  const bool to_be_cut =
+      object.owner == Owner::kPyTorch && !object.small && IsLinear(object.memory);
   return to_be_cut ? Part::kUncut : PartOfMemory(object.memory);
 }
 
@@ -36,8 +37,8 @@ void RowMaker::FillOrigin(const trace::EventContext& at,
 
 void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches) {
   const trace::ProcessId process = base_.accounts[account].process;
-  base_.phases.Decide(process, base_.names, freed && !IsTornDown(process), block->owner == kPyTorch,
-                      block->size, &block->origin);
+  base_.phases.Decide(process, base_.names, freed && !IsTornDown(process),
+                      block->owner == Owner::kPyTorch, block->size, &block->origin);
   const Origin& origin = block->origin;
   SiteKey key;
   key.account = base_.accounts.RowOf(account).value;
@@ -158,7 +159,8 @@ SiteKey RowMaker::KeyOf(const DriverObject& object) const {
 void RowMaker::End(DriverObject* object, bool freed) {
   const Account& account = base_.accounts[object->account];
   // PyTorch's stream-ordered backend has no blocks: its driver allocations are the tensors.
-  const bool by_phase = object->owner == kPyTorch && object->memory == format::MemoryKind::kAsync;
+  const bool by_phase =
+      object->owner == Owner::kPyTorch && object->memory == format::MemoryKind::kAsync;
   base_.phases.Decide(account.process, base_.names, freed && !IsTornDown(account.process), by_phase,
                       object->size, &object->origin);
   SiteKey key = KeyOf(*object);
@@ -198,7 +200,7 @@ void RowMaker::End(DriverObject* object, bool freed) {
     row.segment = segments_.RowOf(object->segment);
     key.holding = Holding::kBacking;
     if (!segments_[object->segment].of_program)
-      key.owner = kPyTorch;
+      key.owner = Owner::kPyTorch;
     key.part = Part::kCached;
   }
   row.site = base_.writer.SiteOf(key, object->alloc_ns);

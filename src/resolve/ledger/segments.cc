@@ -97,7 +97,7 @@ uint64_t Segments::PyTorchBytes(uint32_t account) const {
   uint64_t bytes = 0;
   segments_.ForEach([&](uint32_t, const Segment& segment) {
     if (segment.account == account && segment.kind != SegmentKind::kDefault &&
-        segment.kind != SegmentKind::kPool && segment.owner == kPyTorch)
+        segment.kind != SegmentKind::kPool && segment.owner == Owner::kPyTorch)
       bytes += segment.held + segment.unbacked_bytes;
   });
   return bytes;
@@ -146,7 +146,7 @@ tables::SegmentId Slabs::RowOf(uint32_t account) {
     return slabs.row;
   SiteKey key;
   key.account = base_.accounts.RowOf(account).value;
-  key.owner = kDriverOwned;
+  key.owner = Owner::kDriver;
   key.part = Part::kSlabSlack;
   key.category = key.without_phases = PartCategory(key.part);
   tables::SegmentRow row;
