@@ -102,6 +102,16 @@ struct LeftOut {
   uint64_t count = 0;
 };
 
+// What holds device memory: a category's allocations, unless one of the others applies.
+enum class HolderKind : uint8_t {
+  kCategory,
+  kForwardResults,
+  kDriver,      // its context and code: in any program, so no cause unless it is most of the device
+  kKept,        // from earlier iterations
+  kNeverFreed,  // by a program without iterations
+  kOtherProcesses,
+};
+
 // A rank's bytes at the highest instant of its device in a stretch of time, and when that begins,
 // by CLOCK_REALTIME of its host.
 struct RankStretch {

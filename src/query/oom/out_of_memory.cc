@@ -28,9 +28,32 @@ constexpr uint64_t kLeastPinnedBytes = uint64_t{1} << 20;
 // From this number on, allocations of one place without a free are not a model under construction.
 constexpr uint64_t kFewestNeverFreed = 32;
 
-constexpr char kOthers[] = "other processes";
-constexpr char kKept[] = "kept from earlier iterations";
-constexpr char kNeverFreed[] = "allocated and never freed";
+// With the category, of kCategory only.
+using HolderKey = std::pair<HolderKind, Category>;
+
+constexpr HolderKey KeyOf(HolderKind kind) {
+  return {kind, Category::kUnknown};
+}
+
+const char* HolderName(const HolderKey& holder) {
+  switch (holder.first) {
+    case HolderKind::kCategory:
+      break;
+    case HolderKind::kForwardResults:
+      return "results of forward passes";
+    case HolderKind::kDriver:
+      return "context, code and other memory of the driver";
+    case HolderKind::kKept:
+      return "kept from earlier iterations";
+    case HolderKind::kNeverFreed:
+      return "allocated and never freed";
+    case HolderKind::kOtherProcesses:
+      return "other processes";
+  }
+  return holder.second == Category::kUnknown     ? "allocations of the program"
+         : holder.second == Category::kTemporary ? "temporaries"
+                                                 : format::CategoryName(holder.second);
+}
 
 bool IsPassing(Category category) {
   return category == Category::kActivation || category == Category::kRetained ||
@@ -157,45 +180,41 @@ class Explainer {
     }
   }
 
-  std::string HolderOf(const Leaf& leaf, Category category, int64_t number) const {
+  HolderKey HolderOf(const Leaf& leaf, Category category, int64_t number) const {
     if (leaf.site.part == Part::kOtherProcesses ||
         (leaf.process.value != 0 && leaf.process != out_.process))
-      return kOthers;
+      return KeyOf(HolderKind::kOtherProcesses);
     if (IsPassing(category) && leaf.row != nullptr && leaf.count > 0) {
       if (number >= 0 && number < iteration_ &&
           kept_lines_.contains(texts_.LineOf(leaf.site).value))
-        return kKept;
+        return KeyOf(HolderKind::kKept);
       if (times_.Of(out_.process).empty() && leaf.count >= kFewestNeverFreed &&
           leaf.site.allocated_count == leaf.count)
-        return kNeverFreed;
+        return KeyOf(HolderKind::kNeverFreed);
     }
-    if (category == Category::kUnknown)
-      return "allocations of the program";
     if (category == Category::kTemporary && leaf.site.phase == format::Phase::kForward)
-      return "results of forward passes";
-    if (category == Category::kTemporary)
-      return "temporaries";
+      return KeyOf(HolderKind::kForwardResults);
     if (category == Category::kDriver)
-      return kHeldByDriver;
-    return format::CategoryName(category);
+      return KeyOf(HolderKind::kDriver);
+    return {HolderKind::kCategory, category};
   }
 
   void Add(const Leaf& leaf) {
     out_.used_bytes += leaf.bytes;
     const auto category = leaf.site.category;
     const int64_t number = leaf.row != nullptr ? NumberAt(leaf.row->alloc_ns) : -1;
-    const std::string holder_name = HolderOf(leaf, category, number);
-    const bool foreign = holder_name == kOthers;
+    const HolderKey holder = HolderOf(leaf, category, number);
+    const bool foreign = holder.first == HolderKind::kOtherProcesses;
     const std::string line = foreign ? "" : LineOf(leaf.site);
     const std::string name = foreign ? "" : NameOf(leaf.site);
     const auto add = [&](Sum& sum) {
       sum.bytes += leaf.bytes;
       sum.count += leaf.count;
     };
-    add(holders_[holder_name]);
+    add(holders_[holder]);
     if (format::IsSlack(leaf.site.part) == false)
-      add(parts_of_holders_[holder_name][{line, name}]);
-    add(categories_[foreign ? kOthers : format::CategoryName(category)]);
+      add(parts_of_holders_[holder][{line, name}]);
+    add(categories_[foreign ? HolderName(holder) : format::CategoryName(category)]);
     if (foreign)
       return;
     if (leaf.site.module.value != 0)
@@ -328,9 +347,9 @@ class Explainer {
   }
 
   void FillHolders() {
-    for (const auto& [name, sum] : holders_) {
-      MemoryHolder holder{name, sum.bytes, sum.count, 0, "", ""};
-      for (const auto& [part, of_part] : parts_of_holders_[name]) {
+    for (const auto& [key, sum] : holders_) {
+      MemoryHolder holder{HolderName(key), sum.bytes, sum.count, 0, "", "", key.first};
+      for (const auto& [part, of_part] : parts_of_holders_[key]) {
         if (of_part.bytes <= holder.largest_bytes)
           continue;
         holder.largest_bytes = of_part.bytes;
@@ -339,8 +358,9 @@ class Explainer {
       }
       out_.holders.push_back(std::move(holder));
     }
-    std::stable_sort(out_.holders.begin(), out_.holders.end(),
-                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    std::sort(out_.holders.begin(), out_.holders.end(), [](const auto& a, const auto& b) {
+      return std::pair(b.bytes, a.name) < std::pair(a.bytes, b.name);
+    });
   }
 
   // The process's sites and ranks: what happened at all.
@@ -426,8 +446,9 @@ class Explainer {
   const tables::StringId pytorch_;  // the owner; 0: none
   int64_t iteration_ = -1;          // that the refusal is in
   std::set<uint32_t> kept_lines_;
-  std::map<std::string, Sum> holders_, categories_, layers_, lines_;
-  std::map<std::string, std::map<std::pair<std::string, std::string>, Sum>> parts_of_holders_;
+  std::map<std::string, Sum> categories_, layers_, lines_;
+  std::map<HolderKey, Sum> holders_;
+  std::map<HolderKey, std::map<std::pair<std::string, std::string>, Sum>> parts_of_holders_;
   std::unordered_map<uint32_t, uint64_t> layer_activations_, layer_forwards_;
   RefusalFacts facts_;
   OutOfMemory out_;

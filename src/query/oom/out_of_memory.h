@@ -18,9 +18,6 @@ namespace vramscope::query {
 // error.
 util::Result<std::vector<Refusal>> FindRefusals(const tables::Recording& recording);
 
-// There in any program: no cause, unless it is most of the device.
-inline constexpr char kHeldByDriver[] = "context, code and other memory of the driver";
-
 util::Result<OutOfMemory> ExplainRefusal(const tables::Recording& recording,
                                          const Refusal& refusal);
 

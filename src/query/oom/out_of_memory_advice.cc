@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <string_view>
 
 #include "query/oom/out_of_memory.h"
 #include "util/size_text.h"
@@ -42,9 +41,9 @@ std::string ShareOf(uint64_t bytes, const OutOfMemory& what) {
   return " (" + std::to_string(bytes * 100 / whole) + " % of the device)";
 }
 
-const MemoryHolder* Holder(const OutOfMemory& what, std::string_view name) {
+const MemoryHolder* Holder(const OutOfMemory& what, HolderKind kind) {
   for (const MemoryHolder& holder : what.holders) {
-    if (holder.name == name)
+    if (holder.kind == kind)
       return &holder;
   }
   return nullptr;
@@ -53,7 +52,7 @@ const MemoryHolder* Holder(const OutOfMemory& what, std::string_view name) {
 // The largest holder that a program can do without; null: there is none.
 const MemoryHolder* ToBlame(const OutOfMemory& what) {
   for (const MemoryHolder& holder : what.holders) {
-    if (holder.name != kHeldByDriver || holder.bytes > WholeOf(what) / 2)
+    if (holder.kind != HolderKind::kDriver || holder.bytes > WholeOf(what) / 2)
       return &holder;
   }
   return nullptr;
@@ -110,16 +109,16 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
     if (bytes > least)
       advice.push_back({std::move(text), bytes, std::move(how)});
   };
-  if (const MemoryHolder* const kept = Holder(what, "kept from earlier iterations")) {
+  if (const MemoryHolder* const kept = Holder(what, HolderKind::kKept)) {
     add("let go of what iterations keep" + At(kept->place, kept->layer) +
             ": `del` it, or keep loss.item() or tensor.detach() in place of the tensor",
         kept->bytes, "all blocks of earlier iterations that are no parameter, buffer or state");
   }
-  if (const MemoryHolder* const never = Holder(what, "allocated and never freed")) {
+  if (const MemoryHolder* const never = Holder(what, HolderKind::kNeverFreed)) {
     add("free what is allocated" + At(never->place, never->layer), never->bytes,
         std::to_string(never->count) + " allocations of which none was freed");
   }
-  if (const MemoryHolder* const others = Holder(what, "other processes")) {
+  if (const MemoryHolder* const others = Holder(what, HolderKind::kOtherProcesses)) {
     add("end the other processes of this device, or choose another one", others->bytes,
         "what they hold");
   }
