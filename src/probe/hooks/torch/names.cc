@@ -79,6 +79,27 @@ bool IsRecorded(const Storage& storage) {
   return storage.device != format::kCpuDevice || g_flags.cpu;
 }
 
+void AppendName(Stream& stream,
+                uint64_t now,
+                format::NameKind kind,
+                uintptr_t owner,
+                uint32_t name,
+                uint32_t detail,
+                const Storage& storage,
+                const Part& part) {
+  WritePrior(stream, now, storage);
+  stream.Append(format::Name{.time = now,
+                             .address = storage.address,
+                             .size = storage.size_bytes,
+                             .device = storage.device,
+                             .kind = static_cast<uint64_t>(kind),
+                             .owner = owner,
+                             .name = name,
+                             .detail = detail,
+                             .offset = part.offset,
+                             .bytes = part.bytes});
+}
+
 }  // namespace
 
 bool NamesPrepare() {
@@ -177,19 +198,8 @@ bool WriteNameIfNew(Stream& stream,
   *said = {key, storage.address, storage.size_bytes};
   const uint32_t name_id = InternText(stream, name);
   const uint32_t detail_id = InternText(stream, detail);
-  const uint64_t now = Now();
-  const Part written = part != nullptr ? *part : PartOf(storage);
-  WritePrior(stream, now, storage);
-  stream.Append(format::Name{.time = now,
-                             .address = storage.address,
-                             .size = storage.size_bytes,
-                             .device = storage.device,
-                             .kind = static_cast<uint64_t>(kind),
-                             .owner = owner,
-                             .name = name_id,
-                             .detail = detail_id,
-                             .offset = written.offset,
-                             .bytes = written.bytes});
+  AppendName(stream, Now(), kind, owner, name_id, detail_id, storage,
+             part != nullptr ? *part : PartOf(storage));
   return true;
 }
 
@@ -204,17 +214,7 @@ void WriteName(Stream& stream,
   const uint32_t name = ParameterNameId(stream, parameter);
   // A gradient as large as the whole storage of its parameter has all of its own.
   const Part part = storage.size_bytes == parameter->whole_bytes ? Part{} : PartOf(storage);
-  WritePrior(stream, now, storage);
-  stream.Append(format::Name{.time = now,
-                             .address = storage.address,
-                             .size = storage.size_bytes,
-                             .device = storage.device,
-                             .kind = static_cast<uint64_t>(kind),
-                             .owner = parameter->owner,
-                             .name = name,
-                             .detail = detail,
-                             .offset = part.offset,
-                             .bytes = part.bytes});
+  AppendName(stream, now, kind, parameter->owner, name, detail, storage, part);
 }
 
 void WriteGradient(Stream& stream, uint64_t now, uintptr_t impl, Parameter* parameter) {

@@ -48,33 +48,8 @@ class ByteCursor {
   }
   uint8_t U8() { return Fixed<uint8_t>(); }
 
-  uint64_t Uleb() {
-    uint64_t value = 0;
-    uint8_t byte = 0;
-    unsigned shift = 0;
-    do {
-      byte = U8();
-      if (shift < 64)
-        value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      shift += 7;
-    } while ((byte & 0x80) != 0);
-    return value;
-  }
-
-  int64_t Sleb() {
-    uint64_t value = 0;
-    uint8_t byte = 0;
-    unsigned shift = 0;
-    do {
-      byte = U8();
-      if (shift < 64)
-        value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      shift += 7;
-    } while ((byte & 0x80) != 0);
-    if ((byte & 0x40) != 0 && shift < 64)
-      value |= ~uint64_t{0} << shift;
-    return static_cast<int64_t>(value);
-  }
+  uint64_t Uleb() { return Leb(false); }
+  int64_t Sleb() { return static_cast<int64_t>(Leb(true)); }
 
   // A pointer as `encoding` says; `data_base` is what datarel ones count from. Indirect ones and
   // those that count from text or functions are not in use on Linux, and fail.
@@ -131,6 +106,21 @@ class ByteCursor {
   }
 
  private:
+  uint64_t Leb(bool is_signed) {
+    uint64_t value = 0;
+    uint8_t byte = 0;
+    unsigned shift = 0;
+    do {
+      byte = U8();
+      if (shift < 64)
+        value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      shift += 7;
+    } while ((byte & 0x80) != 0);
+    if (is_signed && (byte & 0x40) != 0 && shift < 64)
+      value |= ~uint64_t{0} << shift;
+    return value;
+  }
+
   bool Has(uint64_t size) {
     if (VRAMSCOPE_UNLIKELY(size > left())) {
       at_ = end_;
