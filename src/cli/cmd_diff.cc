@@ -211,23 +211,26 @@ void RegisterDiff(CLI::App& app, int* exit_code) {
   command
       ->add_option(
           "A", arguments->a,
-          "The recording to compare with: NAME.vram, NAME.vram.d of an unfinished one, or a "
-          "directory with the recordings of all ranks")
+          "The recording to compare with, the one before: NAME.vram, NAME.vram.d, or a directory "
+          "with the recordings of all ranks")
       ->required();
-  command->add_option("B", arguments->b, "The recording, or the ranks, to explain")->required();
+  command->add_option("B", arguments->b, "The recording to explain, the one after")->required();
   command
       ->add_option("--fail-above", arguments->fail_above,
-                   "Exit with 1 where the peak of B exceeds that of A by more: a size, or a share "
-                   "of A's as in 5%")
+                   "Exit with status 1 if B's peak is higher than A's by more: a size (64MiB) or a "
+                   "share of A's peak (5%)")
       ->option_text("SIZE|PERCENT");
-  command->add_option("--top", arguments->top, "Rows of the table of changes; 0: all (default: 10)")
+  command->add_option("--top", arguments->top, "Show N rows of changes; 0: all (default: 10)")
       ->check(CheckCount)
       ->option_text("N");
-  command->add_option("--html", arguments->html, "Write a page with both histories instead of text")
+  command
+      ->add_option("--html", arguments->html,
+                   "Write an HTML page with both histories instead of text")
       ->option_text("FILE");
-  command->add_flag("--json", arguments->json, "The schema vramscope.diff/1, exact bytes");
+  command->add_flag("--json", arguments->json,
+                    "Print JSON with exact bytes (schema vramscope.diff/1)");
   command->add_flag("--no-native-names", arguments->no_native_names,
-                    "Do not look up native functions in a live recording: faster");
+                    "Skip C++ function names of an unfinished recording: faster");
   command->callback([arguments, exit_code] { *exit_code = ExitOf(ShowDiff(*arguments)); });
 }
 

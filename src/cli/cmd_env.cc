@@ -119,17 +119,21 @@ int PrintEnvironment(EnvOptions options) {
 
 void RegisterEnv(CLI::App& app, int* exit_code) {
   CLI::App* const env =
-      app.add_subcommand("env", "Print the variables that record a program without `run`");
+      app.add_subcommand("env", "Print environment variables that record without `run`");
   auto options = std::make_shared<EnvOptions>();
   env->add_option("-o", options->directory,
-                  "Directory to record into (default: session-PID.vram.d)")
+                  "Record into this directory (default: session-PID.vram.d)")
       ->option_text("DIR");
-  env->add_flag("--cpu", options->recording.cpu, "CPU tensors too (default where there is no GPU)");
-  env->add_flag("--injection", options->injection,
-                "By CUDA_INJECTION64_PATH, where LD_PRELOAD cannot be used: from cuInit on");
+  env->add_flag("--cpu", options->recording.cpu,
+                "Record CPU tensors too (default if there is no GPU)");
+  env->add_flag(
+      "--injection", options->injection,
+      "Use CUDA_INJECTION64_PATH, for programs that ignore LD_PRELOAD; records from cuInit on");
   env->footer(
-      "For schedulers and containers: eval \"$(vramscope env)\" in the job's script,\n"
-      "start the programs, then `vramscope finish DIR`.");
+      "For schedulers and containers. In the job's script:\n"
+      "  eval \"$(vramscope env -o job.vram.d)\"\n"
+      "  python train.py\n"
+      "  vramscope finish job.vram.d");
   env->callback([options, exit_code] { *exit_code = PrintEnvironment(*options); });
 }
 

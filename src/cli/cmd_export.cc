@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "output/export/export.h"
 #include "pipeline/open_recording.h"
 #include "util/owned_file.h"
@@ -66,21 +67,18 @@ util::Status Export(const ExportArguments& arguments) {
 void RegisterExport(CLI::App& app, int* exit_code) {
   CLI::App* const command = app.add_subcommand("export", "Write a recording for another tool");
   auto arguments = std::make_shared<ExportArguments>();
-  command
-      ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
-      ->required();
+  command->add_option("FILE", arguments->file, kRecordingHelp)->required();
   std::string help;
   for (const output::ExportFormat& format : output::ExportFormats()) {
-    help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", format.name, format.help);
+    help += fmt::format("{}{}: {}", help.empty() ? "" : "\n", format.name, format.help);
   }
   command->add_option("--to", arguments->format, help)->option_text("FORMAT")->required();
   command
-      ->add_option(
-          "--at", arguments->at,
-          "The instant: peak (default), allocated-peak, end, SECONDS, @NS, iter:N, mark:NAME")
+      ->add_option("--at", arguments->at,
+                   "Export this instant: peak (default), allocated-peak, end, SECONDS, @NS, "
+                   "iter:N, mark:NAME (see `vramscope report --help`)")
       ->option_text("WHEN");
-  command
-      ->add_option("-o", arguments->output, "The file to write (default, and -: standard output)")
+  command->add_option("-o", arguments->output, "Write to FILE (default, or -: standard output)")
       ->option_text("FILE");
   command->callback([arguments, exit_code] { *exit_code = ExitOf(Export(*arguments)); });
 }

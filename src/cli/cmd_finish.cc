@@ -130,14 +130,15 @@ void RegisterFinish(CLI::App& app, int* exit_code) {
   CLI::App* const finish =
       app.add_subcommand("finish", "Complete the recording of a program that was killed");
   auto options = std::make_shared<FinishOptions>();
-  finish->add_option("DIR", options->directory, "NAME.vram.d, as `run` or `env` left it")
+  finish->add_option("DIR", options->directory, "The directory NAME.vram.d of the recording")
       ->required();
-  finish->add_option("-o", options->output, "The file to write (default: NAME.vram)")
+  finish->add_option("-o", options->output, "Write the recording to FILE (default: NAME.vram)")
       ->option_text("FILE");
   // For vramscope.record() of the Python package, whose process continues after its recording.
   finish->add_option("--stopped-pid", options->stopped_pid)->group("");
-  finish->add_flag("--now", options->now, "Do not wait for processes that have recorded nothing");
-  finish->add_flag("--no-report", options->report.no_report, "Print only the file's name");
+  finish->add_flag("--now", options->now,
+                   "Do not wait for processes that have recorded nothing yet");
+  finish->add_flag("--no-report", options->report.no_report, "Print only the name of the file");
   finish->callback([options, exit_code] { *exit_code = FinishDirectory(*options); });
 }
 

@@ -211,23 +211,22 @@ void RegisterImport(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<ImportArguments>();
   command
       ->add_option("FILE", arguments->path,
-                   "A log or trace, also packed by gzip or zstd; or a folder with some, one "
-                   "recording each")
+                   "A log or trace, plain or packed with gzip or zstd; or a directory of them, "
+                   "each of which becomes a recording")
       ->required();
   command
-      ->add_option("--from", arguments->format,
-                   "Its format, where the content is not to tell: " + imports::FormatNames())
+      ->add_option(
+          "--from", arguments->format,
+          "Read this format (default: detected from the content): " + imports::FormatNames())
       ->option_text("FORMAT");
   command
-      ->add_option(
-          "--period", arguments->period,
-          "The time from reading to reading of a log without a clock, as in 10ms (default: "
-          "a second stands for a reading)")
+      ->add_option("--period", arguments->period,
+                   "Time between two readings, for a log without times (default: 1s)")
       ->option_text("TIME");
   command
       ->add_option("-o", arguments->output,
-                   "The recording to write, for a folder the folder (default: named as the log, in "
-                   "the working directory)")
+                   "Write the recording to this file; for a directory, into this directory "
+                   "(default: the name of the log, in the working directory)")
       ->option_text("FILE.vram");
   command->callback([arguments, exit_code] {
     util::Status status;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "output/text/text.h"
 #include "pipeline/open_recording.h"
 
@@ -29,8 +30,7 @@ void RegisterInfo(CLI::App& app, int* exit_code) {
   CLI::App* const info =
       app.add_subcommand("info", "Show what was recorded, how, and what is missing");
   auto path = std::make_shared<std::string>();
-  info->add_option("FILE", *path, "NAME.vram, or NAME.vram.d of an unfinished recording")
-      ->required();
+  info->add_option("FILE", *path, kRecordingHelp)->required();
   info->callback([path, exit_code] { *exit_code = ShowInfo(*path); });
 }
 

@@ -100,29 +100,28 @@ void RegisterIterations(CLI::App& app, int* exit_code) {
   CLI::App* const command =
       app.add_subcommand("iterations", "Show the peak of each training iteration");
   auto arguments = std::make_shared<IterationsArguments>();
-  command
-      ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
-      ->required();
-  CLI::Option* const json = command->add_flag("--json", arguments->json,
-                                              "The schema vramscope.iterations/1, exact bytes");
-  command->add_flag("--csv", arguments->csv, "The iterations as a table, exact bytes")
+  command->add_option("FILE", arguments->file, kRecordingHelp)->required();
+  CLI::Option* const json = command->add_flag(
+      "--json", arguments->json, "Print JSON with exact bytes (schema vramscope.iterations/1)");
+  command->add_flag("--csv", arguments->csv, "Print the iterations as CSV with exact bytes")
       ->excludes(json);
-  command->add_flag("--last", arguments->last, "Only the last of each process and device");
+  command->add_flag("--last", arguments->last,
+                    "Show only the last iteration of each process and device");
   command
       ->add_option(
           "--top", arguments->top,
-          "Rows of a long run, and layers; 0: all (default: 10, in a pipe all). The worst is "
-          "always there")
+          "Show N iterations and N layers; 0: all (default: 10, in a pipe all). The iteration with "
+          "the highest peak is always shown")
       ->check(CheckCount)
       ->option_text("N");
-  command->add_flag("--all", arguments->all, "All rows and layers");
-  command->add_option("--pid", arguments->pid, "Only of this process")
+  command->add_flag("--all", arguments->all, "Show all iterations and layers");
+  command->add_option("--pid", arguments->pid, "Show only this process")
       ->check(CheckCount)
       ->option_text("PID");
-  command->add_option("--device", arguments->device, "Only of this GPU, or -1 for CPU tensors")
+  command->add_option("--device", arguments->device, "Show only this GPU; -1: CPU tensors")
       ->option_text("N");
   command->add_flag("--no-native-names", arguments->no_native_names,
-                    "Do not look up native functions in a live recording: faster");
+                    "Skip C++ function names of an unfinished recording: faster");
   command->callback([arguments, exit_code] { *exit_code = ExitOf(ShowIterations(*arguments)); });
 }
 

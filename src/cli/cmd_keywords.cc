@@ -41,11 +41,12 @@ void RegisterKeywords(CLI::App& app, int* exit_code) {
   CLI::App* const command =
       app.add_subcommand("keywords", "List the dictionaries for `report --keywords`");
   auto arguments = std::make_shared<KeywordsArguments>();
-  command->add_option("ACTION", arguments->action, "list: their names; show: the text of one")
+  command
+      ->add_option("ACTION", arguments->action, "list: print the names; show: print one dictionary")
       ->required();
-  command->add_option("NAME", arguments->name, "The dictionary");
+  command->add_option("NAME", arguments->name, "The dictionary to show");
   command->footer(
-      "Start one of your own from one of them:\n"
+      "To write your own, start from one of them:\n"
       "  vramscope keywords show layers > mine.toml\n"
       "  vramscope report FILE --keywords mine.toml");
   command->callback([arguments, exit_code] { *exit_code = ExitOf(Keywords(*arguments)); });

@@ -112,25 +112,24 @@ void RegisterLeaks(CLI::App& app, int* exit_code) {
   CLI::App* const command =
       app.add_subcommand("leaks", "Show what grows from iteration to iteration");
   auto arguments = std::make_shared<LeaksArguments>();
-  command
-      ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
-      ->required();
+  command->add_option("FILE", arguments->file, kRecordingHelp)->required();
   command
       ->add_option(
           "--suppressions", arguments->suppressions,
-          "Leave out what this file names: a line each, part of a place, a layer, a name or "
-          "a stack frame; # begins a comment")
+          "Leave out what FILE lists. Each line is a part of a call site, layer, name or stack "
+          "frame; # begins a comment")
       ->option_text("FILE");
   command
       ->add_option("--fail-above", arguments->fail_above,
-                   "Exit with 1 where memory grows by more an iteration")
+                   "Exit with status 1 if memory grows by more than SIZE in each iteration")
       ->option_text("SIZE");
-  command->add_option("--top", arguments->top, "Entries of each list; 0: all (default: 10)")
+  command->add_option("--top", arguments->top, "Show N entries of each list; 0: all (default: 10)")
       ->check(CheckCount)
       ->option_text("N");
-  CLI::Option* const json =
-      command->add_flag("--json", arguments->json, "The schema vramscope.leaks/1, exact bytes");
-  command->add_flag("--csv", arguments->csv, "Both lists as a table, exact bytes")->excludes(json);
+  CLI::Option* const json = command->add_flag(
+      "--json", arguments->json, "Print JSON with exact bytes (schema vramscope.leaks/1)");
+  command->add_flag("--csv", arguments->csv, "Print both lists as CSV with exact bytes")
+      ->excludes(json);
   command->callback([arguments, exit_code] { *exit_code = ExitOf(ShowLeaks(*arguments)); });
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "output/answers.h"
 #include "output/terminal.h"
 #include "pipeline/open_recording.h"
@@ -193,13 +194,13 @@ void RegisterOpen(CLI::App& app, int* exit_code) {
   CLI::App* const open = app.add_subcommand("open", "Show a recording as a page in the browser");
   auto file = std::make_shared<std::string>();
   open->add_option("FILE", *file,
-                   "NAME.vram, NAME.vram.d of an unfinished recording, or a directory with the "
-                   "recordings of a program's ranks")
+                   std::string(kRecordingHelp) +
+                       ". A directory with the recordings of a program's ranks is one page")
       ->required();
   open->footer(
-      "The page is made in $XDG_CACHE_HOME/vramscope, else in ~/.cache/vramscope, and\n"
-      "works offline. $BROWSER says which browser: commands separated by colons, %s\n"
-      "for the address.");
+      "The page works offline. It is written to $XDG_CACHE_HOME/vramscope, or to\n"
+      "~/.cache/vramscope. $BROWSER selects the browser: commands separated by colons;\n"
+      "%s in a command is the address.");
   open->callback([file, exit_code] { *exit_code = ExitOf(OpenPage(*file)); });
 }
 

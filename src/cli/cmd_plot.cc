@@ -490,48 +490,51 @@ util::Status Plot(const PlotArguments& arguments) {
 void RegisterPlot(CLI::App& app, int* exit_code) {
   CLI::App* const command = app.add_subcommand("plot", "Draw recordings as SVG, PNG or PDF");
   auto arguments = std::make_shared<PlotArguments>();
-  command
-      ->add_option("FILE", arguments->files, "NAME.vram, or NAME.vram.d of an unfinished recording")
-      ->required();
+  command->add_option("FILE", arguments->files, kRecordingHelp)->required();
   command
       ->add_option("--kind", arguments->kind,
-                   "timeline: bytes over time; compare: the peaks of recordings beside each other; "
-                   "two-bar: an instant by layer and by data structure; categories: a bar a "
-                   "category")
+                   "timeline    bytes over time\n"
+                   "compare     peaks of several recordings\n"
+                   "two-bar     an instant by layer and data structure\n"
+                   "categories  an instant, one bar for each category")
       ->option_text("KIND (required)")
       ->required();
-  command->add_option("-o", arguments->output, "The picture: its ending says the format")
+  command
+      ->add_option("-o", arguments->output,
+                   "Write the plot to this file; its ending selects the format")
       ->option_text("FILE.svg|.png|.pdf (required)")
       ->required();
   CLI::Option* const at =
       command
-          ->add_option(
-              "--at", arguments->at,
-              "Of bars: peak, allocated-peak, end, SECONDS from the start, @NS, iter:N, mark:NAME")
+          ->add_option("--at", arguments->at,
+                       "Draw bars at this instant: peak (default), allocated-peak, end, SECONDS, "
+                       "@NS, iter:N, mark:NAME (see `vramscope report --help`)")
           ->option_text("WHEN");
   command
       ->add_option("--by", arguments->by,
-                   "What timeline and compare are stacked by: module, line, phase, ... (default: "
-                   "category)")
+                   "Stack timeline and compare by this dimension: module, line, phase, ... "
+                   "(default: category)")
       ->option_text("DIM");
-  command->add_flag("--overlay", arguments->overlay,
-                    "Of timeline: the totals of all recordings over one axis, from their starts");
+  command->add_flag(
+      "--overlay", arguments->overlay,
+      "With timeline: draw the totals of all recordings on one axis; each starts at 0 s");
   command->add_flag("--subtract-baseline", arguments->less_baseline,
-                    "With --overlay: less what was in use before each began");
+                    "With --overlay: subtract the memory in use when each recording began");
   command
       ->add_option("--device", arguments->device,
-                   "One device of each recording: NVML's number, cpu or host (default: every GPU "
-                   "that has bytes)")
+                   "Draw only this device: a GPU's number, cpu or host (default: every GPU with "
+                   "memory in use)")
       ->option_text("DEVICE");
   command
       ->add_option("--omit-below", arguments->omit_below,
-                   "What has a smaller share becomes one: 2% or 0.02")
+                   "Merge everything with a smaller share, 2% or 0.02, into one")
       ->option_text("SHARE");
   command
-      ->add_option("--unit", arguments->look.unit, "Of the axis and all figures: MiB, GiB, GB, ...")
+      ->add_option("--unit", arguments->look.unit,
+                   "Use this unit for the axis and all figures: MiB, GiB, GB, ...")
       ->option_text("UNIT");
   AddKeywordOptions(*command, &arguments->keywords);
-  command->add_option("--title", arguments->look.title, "A line above the figure")
+  command->add_option("--title", arguments->look.title, "Print this title above the plot")
       ->option_text("TEXT");
   command->callback([arguments, at, exit_code] {
     arguments->at_given = at->count() > 0;

@@ -360,54 +360,70 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<ReportArguments>();
   report
       ->add_option("FILE", arguments->files,
-                   "NAME.vram, NAME.vram.d of an unfinished recording, or a folder with those of a "
-                   "program's ranks, as one report; with --keywords several are one sheet")
+                   "A recording: NAME.vram, or NAME.vram.d of a program that still runs or was "
+                   "killed. A directory with the recordings of a program's ranks is one report. "
+                   "With --keywords several FILEs are one table")
       ->required();
   // Each of these options takes one value: a FILE after it must stay a FILE.
   report
-      ->add_option(
-          "--at", arguments->at,
-          "peak, allocated-peak (without cache), own-peak (of what --where selects), end, SECONDS "
-          "from the start, @NS (CLOCK_MONOTONIC), iter:N, mark:NAME; can be repeated, for a report "
-          "of each")
+      ->add_option("--at", arguments->at,
+                   "Show this instant; can be repeated:\n"
+                   "peak            highest total (default)\n"
+                   "allocated-peak  highest without cached memory\n"
+                   "own-peak        highest of what --where selects\n"
+                   "end             end of the recording\n"
+                   "SECONDS         seconds from the start\n"
+                   "iter:N          peak within iteration N\n"
+                   "mark:NAME       vramscope.mark(\"NAME\")\n"
+                   "@NS             nanoseconds of CLOCK_MONOTONIC")
       ->option_text("WHEN")
       ->allow_extra_args(false);
   report
       ->add_option("--by", arguments->by,
-                   "Group by dimensions, outermost first: " + query::DimensionNames())
+                   "Group by one or more dimensions, outermost first:\n"
+                   "purpose  category, phase, iteration\n"
+                   "model    module, class, parameter\n"
+                   "code     line, python, native (stacks), tag\n"
+                   "library  owner, allocator, api, communicator\n"
+                   "place    host, device, process, rank, thread,\n"
+                   "         stream\n"
+                   "size     size_class, lifetime")
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);
-  report->add_option("--where", arguments->where, "Only rows of that value; can be repeated")
+  report
+      ->add_option("--where", arguments->where,
+                   "Show only rows with this value, as in category=activation; can be repeated")
       ->option_text("DIM=VALUE")
       ->allow_extra_args(false);
-  report
-      ->add_option("--top", arguments->top, "Only the N largest rows, each whole; the rest as one")
+  report->add_option("--top", arguments->top, "Show the N largest rows; the others are one row")
       ->check(CheckCount)
       ->option_text("N");
   report
       ->add_option("--own", arguments->own,
-                   "Code of this Python package counts as yours; can be repeated")
+                   "Treat this Python package as your code when naming lines; can be repeated")
       ->option_text("PACKAGE")
       ->allow_extra_args(false);
   report->add_flag("--ranks", arguments->ranks,
-                   "Several FILEs as one report: the ranks of one program");
+                   "Show several FILEs as one report: the ranks of one program");
   report
       ->add_flag("--oom{0}", arguments->oom,
-                 "Why a request for memory was refused: the last one, or number N")
+                 "Explain why an allocation failed: the last failure, or number N")
       ->option_text("N")
       ->check(CheckCount);
   AddKeywordOptions(*report, &arguments->keywords);
-  CLI::Option* const json = report->add_flag(
-      "--json", arguments->json,
-      "The schema vramscope.report/1 (with --keywords vramscope.keywords/1), exact bytes");
+  CLI::Option* const json =
+      report->add_flag("--json", arguments->json,
+                       "Print JSON with exact bytes (schema vramscope.report/1; with --keywords "
+                       "vramscope.keywords/1)");
   report
       ->add_option("--timeline", arguments->timeline,
-                   "With --json: also the history, N buckets (up to 1,000,000)")
+                   "With --json: add the history in N buckets (at most 1,000,000)")
       ->check(CheckCount)
       ->option_text("N")
       ->needs(json);
-  report->add_flag("--csv", arguments->csv, "The rows as a table, exact bytes")->excludes(json);
-  report->add_option("--html", arguments->html, "Write a page that works offline, too")
+  report->add_flag("--csv", arguments->csv, "Print the rows as CSV with exact bytes")
+      ->excludes(json);
+  report->add_option("--html", arguments->html, "Also write an HTML page that works offline")
       ->option_text("FILE");
   report->callback([arguments, exit_code] { *exit_code = ExitOf(ShowReports(*arguments)); });
 }

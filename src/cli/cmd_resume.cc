@@ -193,9 +193,9 @@ void RegisterResume(CLI::App& app, int* exit_code) {
   CLI::App* const resume =
       app.add_subcommand("resume", "Continue a process that gave its GPU memory back");
   auto options = std::make_shared<ResumeOptions>();
-  resume->add_option("PID", options->pid, "The process")->required()->check(CheckPid);
+  resume->add_option("PID", options->pid, "The process to continue")->required()->check(CheckPid);
   resume->add_flag("--unverified", options->unverified,
-                   "Also where another program checkpointed it");
+                   "Also resume a process that another tool checkpointed");
   // For vramscope.yield_gpu() of the Python package.
   resume->add_flag("--of-parent", options->of_parent)->group("");
   resume->add_flag("--json", options->json)->group("");

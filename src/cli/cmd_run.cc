@@ -352,35 +352,41 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
   run->formatter(std::make_shared<RunFormatter>());
   auto options = std::make_shared<RunOptions>();
   options->command = std::move(command);
-  run->add_option("-o", options->output, "Recording to write (default: COMMAND-PID.vram)")
+  run->add_option("-o", options->output, "Write the recording to FILE (default: COMMAND-PID.vram)")
       ->option_text("FILE");
-  run->add_option("--name", options->name, "Name for the recording (default: the command's)")
+  run->add_option("--name", options->name, "Name the recording (default: the command's name)")
       ->option_text("NAME");
-  run->add_flag("--native", options->recording.native, "Native stacks on tensor events too");
-  run->add_flag("--no-python", options->recording.no_python, "No Python stacks");
-  run->add_flag("--cpu", options->recording.cpu, "CPU tensors too (default where there is no GPU)");
+  run->add_flag("--native", options->recording.native,
+                "Record the C++ stack of every tensor too (default: only of driver calls)");
+  run->add_flag("--no-python", options->recording.no_python, "Do not record Python stacks");
+  run->add_flag("--cpu", options->recording.cpu,
+                "Record CPU tensors too (default if there is no GPU)");
   run->add_flag("--unpooled", options->recording.unpooled,
-                "Run with the frameworks' memory caches off");
+                "Turn off the frameworks' memory pools: each tensor is a driver allocation");
   run->add_flag("--overflow{all}", options->overflow,
-                "Where a GPU is full, use host memory, SIZE at most")
+                "When a GPU is full, use host memory instead, at most SIZE: the program continues, "
+                "more slowly")
       ->option_text("SIZE")
       ->check([](const std::string& text) {
         const bool ok = text == "all" || util::ParseSize(text).ok();
-        return ok ? std::string() : "--overflow=" + text + " is no size: write it as 1500M or 64G";
+        return ok ? std::string() : "'" + text + "' is not a size: use a size such as 1500M or 64G";
       });
   run->add_flag("--start-paused", options->recording.paused,
-                "Tensors only from vramscope.start() on");
-  run->add_option("--snapshot-on", options->snapshot_on,
-                  "Snapshot when `run` gets it: SIGUSR1, SIGRTMIN+1")
+                "Record no tensors until the program calls vramscope.start()");
+  run->add_option(
+         "--snapshot-on", options->snapshot_on,
+         "Copy the recording each time `run` receives SIGNAL: SIGUSR1, SIGUSR2 or SIGRTMIN+N")
       ->option_text("SIGNAL");
-  run->add_option("--ring", options->ring, "Keep what is live, the peak, and recent history")
+  run->add_option("--ring", options->ring,
+                  "Limit the recording to SIZE: it keeps live memory, the peak and recent history")
       ->option_text("SIZE");
-  run->add_option("--html", options->report.html, "Also write the report as a page")
+  run->add_option("--html", options->report.html, "Also write the report as an HTML page")
       ->option_text("FILE");
-  run->add_flag("--no-report", options->report.no_report, "Print only the recording's name");
+  run->add_flag("--no-report", options->report.no_report, "Print only the name of the recording");
   run->footer(
-      "Passes standard streams and signals through and exits with the command's status\n"
-      "(128+N after signal N; 127 not found, 126 not executable).");
+      "`run` passes standard streams and signals to the command and exits with its\n"
+      "status (128+N after signal N; 127: not found; 126: not executable).\n\n"
+      "Example: vramscope run -o train.vram -- python train.py");
   run->prefix_command();
   run->callback([run, options, exit_code] {
     // Without `--` the command begins at the first word that is not an option.
@@ -392,7 +398,7 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
       options->command = rest;
     if (options->command.empty() || options->command.front().empty()) {
       *exit_code =
-          Fail("no command: write it behind `--`, as in `vramscope run -- python train.py`");
+          Fail("no command given: put it after `--`, as in `vramscope run -- python train.py`");
       return;
     }
     *exit_code = Run(*options).Execute();

@@ -263,36 +263,43 @@ class SampleFormatter : public HelpFormatter {
 
 void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> command) {
   CLI::App* const sample =
-      app.add_subcommand("sample", "Record NVML's figures of a command, without the probe");
+      app.add_subcommand("sample", "Sample a program's GPU memory with NVML, from outside");
   sample->formatter(std::make_shared<SampleFormatter>());
   auto arguments = std::make_shared<SampleArguments>();
   arguments->command = std::move(command);
   sample
       ->add_option("-i", arguments->period,
-                   "Time between two readings of a GPU, as in 500us, 1ms, 0.1s (default: 1ms)")
+                   "Read each GPU every PERIOD: 500us, 1ms, 0.1s (default: 1ms)")
       ->option_text("PERIOD");
-  sample->add_option("--device", arguments->devices, "Only this GPU, by NVML's number; can repeat")
+  sample
+      ->add_option("--device", arguments->devices,
+                   "Sample only this GPU (its number in nvidia-smi); can be repeated")
       ->check(CheckCount)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->option_text("N");
   CLI::Option* const pid =
       sample
-          ->add_option("--pid", arguments->pid,
-                       "A process that is under way, until it ends or Ctrl-C; it is not touched")
+          ->add_option(
+              "--pid", arguments->pid,
+              "Sample a running process until it ends or until Ctrl-C; the process is not changed")
           ->check(CheckCount)
           ->option_text("PID");
-  sample->add_option("-o", arguments->output, "Recording to write (default: COMMAND-PID.vram)")
+  sample
+      ->add_option("-o", arguments->output,
+                   "Write the recording to FILE (default: COMMAND-PID.vram)")
       ->option_text("FILE");
-  sample->add_option("--name", arguments->name, "Name for the recording (default: the command's)")
+  sample->add_option("--name", arguments->name, "Name the recording (default: the command's name)")
       ->option_text("NAME");
-  sample->add_option("--html", arguments->report.html, "Also write the report as a page")
+  sample->add_option("--html", arguments->report.html, "Also write the report as an HTML page")
       ->option_text("FILE");
-  sample->add_flag("--no-report", arguments->report.no_report, "Print only the recording's name");
+  sample->add_flag("--no-report", arguments->report.no_report,
+                   "Print only the name of the recording");
   sample->footer(
-      "The command runs as if vramscope was not there. Signals are passed on to it, and\n"
-      "its exit status is passed back. What comes and goes between two readings is not\n"
-      "seen: `vramscope run` records the allocations.");
+      "`sample` loads nothing into the program. It passes signals to the command and\n"
+      "exits with its status. Memory that is allocated and freed between two readings\n"
+      "is missing; `vramscope run` records every allocation.\n\n"
+      "Example: vramscope sample -o solver.vram -- ./solver");
   sample->prefix_command();
   sample->callback([sample, arguments, pid, exit_code] {
     const std::vector<std::string> rest = sample->remaining();
@@ -302,9 +309,9 @@ void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> comm
       arguments->command = rest;
     const bool has_command = !arguments->command.empty() && !arguments->command.front().empty();
     if (has_command == (pid->count() > 0)) {
-      *exit_code = Fail(has_command ? "name a command or a --pid, not both"
-                                    : "no command: write it behind `--`, as in `vramscope sample "
-                                      "-- ./solver`, or name a process with --pid");
+      *exit_code = Fail(has_command ? "a command and --pid are given: leave one out"
+                                    : "no command given: put it after `--`, as in `vramscope "
+                                      "sample -- ./solver`, or use --pid PID");
       return;
     }
     *exit_code = Sampling(*arguments).Execute();

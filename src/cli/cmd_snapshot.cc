@@ -114,19 +114,19 @@ util::Status TakeSnapshot(const SnapshotArguments& arguments) {
 
 void RegisterSnapshot(CLI::App& app, int* exit_code) {
   CLI::App* const snapshot =
-      app.add_subcommand("snapshot", "Copy the recording of a program that still runs");
+      app.add_subcommand("snapshot", "Copy the recording of a running program");
   auto arguments = std::make_shared<SnapshotArguments>();
   snapshot
       ->add_option("PID|NAME", arguments->what,
-                   "A recorded process, or the recording: NAME, NAME.vram or NAME.vram.d")
+                   "The recorded process, or its recording: NAME, NAME.vram or NAME.vram.d")
       ->required();
   snapshot
       ->add_option("-o", arguments->output,
-                   "The file to write (default: NAME.snapshot-N.vram beside the recording)")
+                   "Write the copy to FILE (default: NAME.snapshot-N.vram beside the recording)")
       ->option_text("FILE");
   snapshot->footer(
-      "The program goes on undisturbed, and so does its recording. `vramscope run\n"
-      "--snapshot-on SIGUSR1` takes one at each such signal to `run`.");
+      "The program and its recording continue. `vramscope run --snapshot-on SIGUSR1`\n"
+      "takes a snapshot each time `run` receives that signal.");
   snapshot->callback([arguments, exit_code] { *exit_code = ExitOf(TakeSnapshot(*arguments)); });
 }
 

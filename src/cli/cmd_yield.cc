@@ -253,18 +253,19 @@ void RegisterYield(CLI::App& app, int* exit_code) {
   CLI::App* const yield =
       app.add_subcommand("yield", "Make a process give back all its GPU memory");
   yield->footer(
-      "The driver (570 or newer) moves the memory to the host, context included; the\n"
-      "process's CUDA calls wait meanwhile. What it cannot move is found in the\n"
-      "process's recording first.");
+      "The driver (570 or newer) moves the GPU memory to the host, with the CUDA\n"
+      "context. CUDA calls of the process wait until `vramscope resume PID`. `yield`\n"
+      "first reads the process's recording for memory that the driver cannot move.");
   auto options = std::make_shared<YieldOptions>();
-  yield->add_option("PID", options->pid, "The process")->required()->check(CheckPid);
+  yield->add_option("PID", options->pid, "The process to stop")->required()->check(CheckPid);
   yield
       ->add_option("--timeout", options->timeout_s,
-                   "Seconds that its work may take to finish (default: 30)")
+                   "Wait this long for its GPU work to finish (default: 30)")
       ->option_text("SECONDS")
       ->check(CheckTimeout);
-  yield->add_flag("--unverified", options->unverified,
-                  "Also where no recording says what the driver cannot move");
+  yield->add_flag(
+      "--unverified", options->unverified,
+      "Also yield a process without a complete recording, which cannot be checked first");
   // For vramscope.yield_gpu() of the Python package.
   yield->add_flag("--of-parent", options->of_parent)->group("");
   yield->add_flag("--json", options->json)->group("");

@@ -33,7 +33,19 @@ const std::vector<CommandGroup>& CommandGroups() {
   return groups;
 }
 
-// A name and, beside it, its text in lines that are broken at spaces.
+// Adds a line of `text`, broken at spaces. Further lines begin with `indent`.
+void AddWrapped(std::string_view text, size_t columns, std::string_view indent, std::string* out) {
+  while (text.size() > columns) {
+    const size_t space = text.rfind(' ', columns);
+    if (space == text.npos || space == 0)
+      break;
+    out->append(text.substr(0, space)).append(indent);
+    text.remove_prefix(space + 1);
+  }
+  out->append(text);
+}
+
+// A name and, beside it, its text in lines that fit.
 std::string Entry(const std::string& name, std::string_view text, size_t name_columns) {
   std::string out = "  " + name;
   // A long name has a line of its own.
@@ -43,14 +55,13 @@ std::string Entry(const std::string& name, std::string_view text, size_t name_co
   else
     out += indent;
   const size_t text_columns = kScreenColumns - name_columns;
-  while (text.size() > text_columns) {
-    const size_t space = text.rfind(' ', text_columns);
-    if (space == text.npos || space == 0)
-      break;
-    out.append(text.substr(0, space)).append(indent);
-    text.remove_prefix(space + 1);
+  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    AddWrapped(text.substr(0, end), text_columns, indent, &out);
+    out += indent;
+    text.remove_prefix(end + 1);
   }
-  return out.append(text).append("\n");
+  AddWrapped(text, text_columns, indent, &out);
+  return out.append("\n");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::vector<std::string> TakeCommand(std::vector<std::string>* words) {
   return command;
 }
 
-// The names that `app` knows: subcommands, or options with their dashes.
+// The subcommands of `app`, or its options with their dashes.
 std::vector<std::string> SubcommandNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -66,13 +66,13 @@ std::string UnknownWord(const CLI::App& app, const std::string& word) {
     const std::string close = util::ClosestName(name, OptionNames(*command));
     if (!close.empty())
       return fmt::format("unknown option {}: did you mean {}?", name, close);
-    return fmt::format("unknown option {}: `{}` lists them", name, help);
+    return fmt::format("unknown option {}: `{}` lists the options", name, help);
   }
   if (chosen.empty()) {
     const std::string close = util::ClosestName(word, SubcommandNames(app));
     if (!close.empty())
       return fmt::format("unknown command '{}': did you mean {}?", word, close);
-    return fmt::format("unknown command '{}': `{}` lists them", word, help);
+    return fmt::format("unknown command '{}': `{}` lists the commands", word, help);
   }
   return fmt::format("unexpected argument '{}': see `{}`", word, help);
 }
@@ -86,8 +86,62 @@ std::string IncludeDirectory() {
     if (fs::is_regular_file(directory / "vramscope" / "annotate.h", error))
       return directory.string();
   }
-  throw CLI::ValidationError(fmt::format(
-      "the headers are not in {}: build or install vramscope anew", (prefix / "include").string()));
+  throw CLI::ValidationError(
+      fmt::format("the headers are not in {}: build or install vramscope again",
+                  (prefix / "include").string()));
+}
+
+// The option whose name begins a message of CLI11, or null.
+const CLI::Option* NamedOption(const CLI::App& command, const std::string& message) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (message.starts_with(name + ":") || message.starts_with(name + " "))
+      return option;
+  }
+  return nullptr;
+}
+
+// The message of a ConversionError ends with " NAME = VALUE".
+std::string WrongValue(const CLI::App& command, const std::string& message) {
+  const size_t equals = message.rfind(" = ");
+  const size_t space = message.rfind(' ', equals == message.npos ? equals : equals - 1);
+  if (equals == message.npos || space == message.npos)
+    return message;
+  const std::string name = message.substr(space + 1, equals - space - 1);
+  const CLI::Option* const option = command.get_option_no_throw(name);
+  if (option != nullptr && option->get_items_expected_max() == 0)
+    return name + " takes no value";
+  return fmt::format("{}: '{}' is not a whole number", name, message.substr(equals + 3));
+}
+
+// The value as --help shows it, without " (required)".
+std::string ValueName(const CLI::Option& option) {
+  const std::string& text = option.get_option_text();
+  return text.substr(0, text.find(' '));
+}
+
+// CLI11's messages in plain words: what is wrong with which option.
+std::string PlainMessage(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string message = error.what();
+  const CLI::Option* const option = NamedOption(command, message);
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
+    return WrongValue(command, message);
+  if (option == nullptr)
+    return message;
+  const std::string name = option->get_name();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    return name + " is missing";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    if (message.ends_with(" missing"))
+      return fmt::format("{} needs a value ({})", name, ValueName(*option));
+    return name + " is given more than once";
+  }
+  const std::string other = message.substr(message.rfind(' ') + 1);
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr)
+    return fmt::format("{} and {} cannot be used together", name, other);
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
+    return fmt::format("{} can only be used with {}", name, other);
+  return message;
 }
 
 int ParseFailure(const CLI::App& app, const CLI::ParseError& error) {
@@ -100,20 +154,25 @@ int ParseFailure(const CLI::App& app, const CLI::ParseError& error) {
   }
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   if (chosen.empty())
-    return Fail("no command given: `vramscope --help` lists them");
-  return Fail(fmt::format("{}: see `vramscope {} --help`", error.what(), chosen[0]->get_name()));
+    return Fail("no command given: `vramscope --help` lists the commands");
+  return Fail(fmt::format("{}: see `vramscope {} --help`", PlainMessage(*chosen[0], error),
+                          chosen[0]->get_name()));
 }
 
 int Main(std::vector<std::string> words) {
   int exit_code = kExitOk;
   std::vector<std::string> command = TakeCommand(&words);
   CLI::App app("Shows where GPU memory goes: every byte, by name, at any instant.", "vramscope");
-  app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION);
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION, "Print the version");
   app.add_flag_callback(
       "--include-dir", [] { throw CLI::CallForVersion(IncludeDirectory(), 0); },
-      "Print the directory to compile with for vramscope/annotate.h");
+      "Print the directory of vramscope/annotate.h for the compiler's -I");
   app.require_subcommand(1);
-  app.formatter(std::make_shared<HelpFormatter>());
+  const auto formatter = std::make_shared<HelpFormatter>();
+  formatter->label("Positionals", "Arguments");
+  formatter->label("SUBCOMMAND", "COMMAND");
+  app.formatter(formatter);
   RegisterRun(app, &exit_code, command);
   RegisterSample(app, &exit_code, std::move(command));
   RegisterReport(app, &exit_code);

@@ -29,8 +29,7 @@ util::Result<query::ExpectedSum> ParseExpectedSum(const std::string& text) {
   if (!bytes.ok())
     return util::Status::Error("--expected-sum: " + bytes.status().message());
   if (*bytes > kLargestSum) {
-    return util::Status::Error(
-        fmt::format("--expected-sum {}: no machine has so much memory", text));
+    return util::Status::Error(fmt::format("--expected-sum {}: use a size below 1 EiB", text));
   }
   sum.bytes = *bytes;
   return sum;
@@ -39,7 +38,7 @@ util::Result<query::ExpectedSum> ParseExpectedSum(const std::string& text) {
 }  // namespace
 
 std::string CheckCount(const std::string& text) {
-  return util::WholeNumber<uint64_t>(text) ? "" : fmt::format("'{}' is no whole number", text);
+  return util::WholeNumber<uint64_t>(text) ? "" : fmt::format("'{}' is not a whole number", text);
 }
 
 util::Result<int64_t> ParsePeriod(const std::string& option,
@@ -58,7 +57,7 @@ util::Result<int64_t> ParsePeriod(const std::string& option,
   const double period_ns = number * unit_ns;
   if (!(period_ns >= static_cast<double>(shortest_ns) &&
         period_ns <= static_cast<double>(longest_ns)))
-    return util::Status::Error(fmt::format("{} {}: it can be from {}us to {}s", option, text,
+    return util::Status::Error(fmt::format("{} {}: use a time from {}us to {}s", option, text,
                                            shortest_ns / 1000, longest_ns / 1'000'000'000));
   return static_cast<int64_t>(period_ns);
 }
@@ -66,13 +65,13 @@ util::Result<int64_t> ParsePeriod(const std::string& option,
 void AddKeywordOptions(CLI::App& command, KeywordOptions* options) {
   command
       .add_option("--keywords", options->dictionaries,
-                  "Sort into the categories of a dictionary: " + query::BuiltInKeywordNames() +
-                      ", or a file (docs/KEYWORDS.md); can be repeated")
+                  "Group by the categories of a dictionary: " + query::BuiltInKeywordNames() +
+                      " or your own FILE.toml (docs/KEYWORDS.md); can be repeated")
       ->option_text("NAME|FILE.toml")
       ->allow_extra_args(false);
   command
       .add_option("--expected-sum", options->expected,
-                  "What there should be in all, instead of NVML's figure; the rest is Untrackable")
+                  "With --keywords: use SIZE as the total of the device instead of NVML's figure")
       ->option_text("[DEVICE=]SIZE")
       ->allow_extra_args(false);
 }

@@ -12,6 +12,10 @@
 // What several commands read from their options, and what --help prints of them.
 namespace vramscope::cli {
 
+// The --help of an argument that is one recording.
+inline constexpr const char* kRecordingHelp =
+    "A recording: NAME.vram, or NAME.vram.d of a program that still runs or was killed";
+
 // For CLI11, which takes -3 for a very large number: "" if `text` is a whole number from 0 on, or
 // the reason why it is not.
 std::string CheckCount(const std::string& text);

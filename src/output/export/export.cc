@@ -10,16 +10,13 @@ namespace vramscope::output {
 
 const std::vector<ExportFormat>& ExportFormats() {
   static const std::vector<ExportFormat> kFormats = {
-      {"csv", "every allocation, and the segments they are cut out of, a table", nullptr,
-       ExportAllocationsCsv, true},
-      {"json", "every allocation, JSON Lines", nullptr, ExportAllocationsJson, true},
-      {"collapsed", "folded stacks at an instant, for flame graphs", "peak", ExportCollapsed},
+      {"csv", "a table of all allocations and segments", nullptr, ExportAllocationsCsv, true},
+      {"json", "all allocations as JSON Lines", nullptr, ExportAllocationsJson, true},
+      {"collapsed", "stacks at an instant, for flame graphs", "peak", ExportCollapsed},
       {"speedscope", "stacks at an instant, for speedscope.app", "peak", ExportSpeedscope},
-      {"pprof", "stacks at an instant, and of all that was allocated, for pprof", "peak",
-       ExportPprof},
-      {"perfetto", "categories over time, a slice for each allocation, for ui.perfetto.dev",
-       nullptr, ExportPerfetto},
-      {"torch-snapshot", "PyTorch's memory snapshot, for pytorch.org/memory_viz (--at: end)", "end",
+      {"pprof", "stacks at an instant and over the whole run", "peak", ExportPprof},
+      {"perfetto", "history, for ui.perfetto.dev", nullptr, ExportPerfetto},
+      {"torch-snapshot", "for pytorch.org/memory_viz (default: --at end)", "end",
        ExportTorchSnapshot},
   };
   return kFormats;
@@ -33,8 +30,8 @@ util::Status WriteExport(const ExportFormat& format,
   if (format.of_allocations && tables::IsSampled(recording)) {
     return util::Status::Error(
         session.path +
-        ": sampled, so no allocations are known; its readings are in `export --to perfetto` and "
-        "`plot`");
+        ": it is sampled and has no allocations; `export --to perfetto` and `plot` show its "
+        "readings");
   }
   util::Budget budget(session.file_bytes, kExportBaseBytes, kExportBytesPerFileByte);
   const uint64_t limit_bytes = budget.left_bytes();

@@ -112,9 +112,9 @@ def test_a_script_without_interpreter_line_runs_as_in_a_shell(tmp_path):
         (["run", "--ring", "1K", "--", "true"], "--ring"),
         (["run", "stray", "--", "true"], "stray"),
         (["run", "-o"], "-o"),
-        (["report", "--top", "-3", "x"], "--top: '-3' is no whole number: see `vramscope report --help`"),
-        (["leaks", "--top", "x", "x"], "--top: 'x' is no whole number"),
-        (["iterations", "--pid", "-1", "x"], "--pid: '-1' is no whole number"),
+        (["report", "--top", "-3", "x"], "--top: '-3' is not a whole number: see `vramscope report --help`"),
+        (["leaks", "--top", "x", "x"], "--top: 'x' is not a whole number"),
+        (["iterations", "--pid", "-1", "x"], "--pid: '-1' is not a whole number"),
         (["finish"], "DIR"),
         (["finish", "no-such-directory"], "no-such-directory"),
     ],
@@ -556,7 +556,7 @@ def test_the_directory_of_the_headers(tmp_path):
     shutil.copy(VRAMSCOPE, alone)
     done = subprocess.run([alone, "--include-dir"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"vramscope: the headers are not in {tmp_path}/include: build or install vramscope anew\n"
+    assert done.stderr == f"vramscope: the headers are not in {tmp_path}/include: build or install vramscope again\n"
 
 
 def test_run_inside_run_records_once(tmp_path):

@@ -253,7 +253,7 @@ def test_a_picture_of_both_has_the_peaks_that_the_sampler_missed(machine, tmp_pa
         (("--device", "7", "--", "true"), "--device 7"),
         (("--device", "-1", "--", "true"), "--device"),
         (("--pid", "4194304"), "there is no such process"),
-        (("--pid", "1", "--", "true"), "not both"),
+        (("--pid", "1", "--", "true"), "leave one out"),
         ((), "no command"),
         (("-o", "/nowhere/x.vram", "--", "true"), "/nowhere"),
         (("--html", "/nowhere/x.html", "--", "true"), "/nowhere"),
