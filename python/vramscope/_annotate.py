@@ -33,7 +33,7 @@ def mark(name: str) -> None:
 
 
 class scope:
-    """Gives all allocations of a block a name, which ``vramscope report --by scope`` shows.
+    """Gives all allocations of a block a name, which ``vramscope report --by module`` shows.
 
     ::
 

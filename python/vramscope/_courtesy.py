@@ -120,13 +120,13 @@ class Courtesy:
     def _is_possible(self, torch: Any) -> bool:
         inside = getattr(torch._C, "_current_graph_task_id", lambda: -1)()
         if inside != -1:
-            raise RuntimeError("vramscope: yield_memory() inside of a backward: call it before or after")
+            raise RuntimeError("vramscope: yield_memory() cannot run inside a backward pass: call it before or after")
         if self._kind == "cpu":
             return True
         if not torch.cuda.is_available():
             # The program may also run on machines without a GPU.
             warnings.warn(
-                "vramscope: Courtesy does nothing: PyTorch finds no GPU whose memory could be yielded",
+                "vramscope: Courtesy does nothing: PyTorch finds no GPU",
                 RuntimeWarning,
                 stacklevel=_outside(),
             )
@@ -134,7 +134,9 @@ class Courtesy:
         if not _torch_blocks.is_ready(torch):
             return False  # nothing is allocated yet
         if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("vramscope: yield_memory() while a CUDA graph is captured: call it before or after")
+            raise RuntimeError(
+                "vramscope: yield_memory() cannot run while a CUDA graph is captured: call it before or after"
+            )
         return True
 
     def _take(self, torch: Any, partial: bool) -> List[_Away]:
@@ -149,7 +151,7 @@ class Courtesy:
         if room is not None and total > room:
             raise MemoryError(
                 f"vramscope: {readable_size(total)} do not fit into host memory, which has {readable_size(room)} "
-                "free; nothing was moved"
+                "free; no memory was moved"
             )
         # Copy everything first, which changes nothing. Emptying storages afterwards cannot fail for lack of memory.
         level: List[_Away] = []
@@ -248,7 +250,7 @@ class Courtesy:
             return  # the program dropped its tensors
         if storage.nbytes() not in (0, away.bytes):
             warnings.warn(
-                f"vramscope: a storage of {away.bytes} bytes was resized while it was away; it stays as it is",
+                f"vramscope: a storage of {away.bytes} bytes was resized while its memory was away; it is not restored",
                 RuntimeWarning,
                 stacklevel=5,
             )
@@ -261,8 +263,8 @@ class Courtesy:
                     if self._kind == "cuda" and not isinstance(error, torch.cuda.OutOfMemoryError):
                         raise
                     raise RuntimeError(
-                        f"vramscope: no room for {readable_size(self.bytes_away)} that are still in host memory, "
-                        f"unharmed: free memory on {self._kind}:{away.device} and call restore() again"
+                        f"vramscope: {self._kind}:{away.device} is full: {readable_size(self.bytes_away)} are still "
+                        f"in host memory, unharmed: free memory on the device and call restore() again"
                     ) from error
             carrier.back(away.host, _bytes_of(torch, storage, self._kind, away.device))
 

@@ -101,5 +101,5 @@ def refuse_existing(path: pathlib.Path, overwrite: bool) -> None:
         raise FileExistsError(f"vramscope: {path} exists and {why}; choose another path")
     if not overwrite:
         raise FileExistsError(
-            f"vramscope: {path} exists and is a recording; choose another path, or say overwrite=True"
+            f"vramscope: {path} exists and is a recording; choose another path, or use overwrite=True"
         )

@@ -78,7 +78,7 @@ class IterationProfiler:
 
     def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:
         if print_period < 1:
-            raise ValueError("vramscope: print_period is 1 or more")
+            raise ValueError("vramscope: print_period must be 1 or more")
         _recording.join_or_begin()
         # The recording may have begun before torch was imported.
         _probe.load().look_at_python()
@@ -149,7 +149,7 @@ class IterationProfiler:
             return None
         last = {row["index"]: row for row in answer.iterations if row["pid"] == os.getpid()}
         if not last:
-            self._warn(f"{live}: this process has no iteration yet")
+            self._warn(f"{live}: this process has no complete iteration yet")
             return None
         return self._read(last, [row for row in answer.parameters if row["pid"] == os.getpid()])
 

@@ -58,7 +58,7 @@ def parse(names: Union[str, Iterable[str]]) -> List[Column]:
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, collections.abc.Iterable):
-        raise TypeError(f"vramscope: {names!r} is no list of columns")
+        raise TypeError(f"vramscope: {names!r} is not a list of columns")
     return [_column(str(name)) for name in names]
 
 
@@ -68,12 +68,12 @@ def _column(name: str) -> Column:
     parts = name.split(".")
     if len(parts) != 3:
         raise ValueError(
-            f"vramscope: {name!r} is no column. Each column name should have three dot-separated parts, {_options()}"
+            f"vramscope: {name!r} is not a column. Each column name should have three dot-separated parts, {_options()}"
         )
     metric, pool, stat = parts
     if metric not in _METRICS or pool not in _POOLS or stat not in _STATS:
         raise ValueError(
-            f"vramscope: {name!r} is no column. The column names should be fields of torch.cuda.memory_stats(): "
+            f"vramscope: {name!r} is not a column. The column names should be fields of torch.cuda.memory_stats(): "
             + _options()
         )
     field = _COUNTED.get(name, "")

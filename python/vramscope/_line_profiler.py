@@ -72,7 +72,7 @@ def _device_name(device: int) -> str:
 def _number_of(target: Target) -> int:
     """The probe's number of a device. Does not check that the device exists."""
     if isinstance(target, bool):
-        raise TypeError(f"vramscope: {target!r} is no device")
+        raise TypeError(f"vramscope: {target!r} is not a device: use a GPU's number, 'cuda:0' or 'cpu'")
     if isinstance(target, int):
         index: int = target
     else:
@@ -80,10 +80,10 @@ def _number_of(target: Target) -> int:
         if kind == "cpu":
             return _line_tracer.CPU
         if kind != "cuda" or (number and not number.isdigit()):
-            raise ValueError(f"vramscope: {target!r} is no device: a GPU's number, 'cuda:0' or 'cpu' is")
+            raise ValueError(f"vramscope: {target!r} is not a device: use a GPU's number, 'cuda:0' or 'cpu'")
         index = int(number) if number else 0
     if not 0 <= index < _MOST_GPUS:
-        raise ValueError(f"vramscope: there is no GPU {index}")
+        raise ValueError(f"vramscope: GPU {index} does not exist")
     return index
 
 
@@ -185,7 +185,7 @@ class LineProfiler:
         targets: Any = target_gpu if isinstance(target_gpu, (list, tuple)) else (target_gpu,)
         self._targets = [_number_of(target) for target in targets]
         if not self._targets:
-            raise ValueError("vramscope: LineProfiler needs a device to look at")
+            raise ValueError("vramscope: LineProfiler needs at least one device in target_gpu")
         # Keyed by id: equal code objects compare equal, for example those of a cell that runs twice.
         self._functions: Dict[int, _Function] = {}
         self._samples = _Samples()
@@ -241,7 +241,7 @@ class LineProfiler:
         with tracer.lock:
             number = tracer.probe.add(code, code.co_firstlineno, len(lines), len(self._targets))
             if number < 0:
-                raise RuntimeError("vramscope: too many functions are being profiled; clear() a profiler")
+                raise RuntimeError("vramscope: too many functions are profiled; clear() a profiler")
             function = _Function(number, code, name, code.co_firstlineno, lines)
             self._functions[id(code)] = function
             tracer.probe.sample(number, self._samples.take)
@@ -293,13 +293,13 @@ class LineProfiler:
         if count == 0:
             if not self.enabled:
                 warnings.warn(
-                    "vramscope: PyTorch sees no GPU here: CPU tensors are profiled", RuntimeWarning, stacklevel=4
+                    "vramscope: PyTorch finds no GPU: CPU tensors are profiled", RuntimeWarning, stacklevel=4
                 )
             return [_line_tracer.CPU] * len(targets)
         for device in targets:
             if device != _line_tracer.CPU and device >= count:
                 raise ValueError(
-                    f"vramscope: there is no GPU {device}: this process sees {count}, numbered from 0"
+                    f"vramscope: GPU {device} does not exist: this process sees {count}, numbered from 0"
                 )
         return targets
 
@@ -513,14 +513,14 @@ def profile_every(
 ) -> _Decorator:
     """Profiles a function and prints its table after every `output_interval` calls, unless `enable` is False."""
     if not isinstance(output_interval, int) or output_interval < 1:
-        raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more: @profile_every(10)")
+        raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more, as in @profile_every(10)")
     parse(columns)
 
     def decorate(func: Any) -> Any:
         if not enable:
             return func
         if isinstance(func, type):
-            raise TypeError("vramscope: profile_every() counts calls of a function; @profile takes classes")
+            raise TypeError("vramscope: profile_every() counts the calls of a function; use @profile for a class")
         if isinstance(func, (staticmethod, classmethod)):
             return type(func)(decorate(func.__func__))
         profiler = _add_to_global(func)

@@ -66,7 +66,7 @@ class _Monitoring:
             if monitoring.get_tool(tool) is None:
                 break
         else:
-            raise RuntimeError("vramscope: other tools have taken all places of sys.monitoring; end one of them")
+            raise RuntimeError("vramscope: other tools use all tool IDs of sys.monitoring; stop one of them")
         monitoring.use_tool_id(tool, "vramscope line profiler")
         self._tool = tool
         self._callbacks = {
@@ -208,8 +208,8 @@ def _functions() -> Any:
             make.argtypes = []
             return types.SimpleNamespace(**make())
     warnings.warn(
-        "vramscope: lines are profiled by reading PyTorch's counters at their ends, which know no CPU tensors and no "
-        f"peaks within lines: {why}",
+        "vramscope: the line profiler reads PyTorch's counters at the end of each line, without CPU tensors and "
+        f"without peaks within lines: {why}",
         RuntimeWarning,
         stacklevel=5,
     )

@@ -36,16 +36,18 @@ def load_ipython_extension(ipython: Any) -> None:
 @magics_class
 class VramscopeMagics(Magics):
     @magic_arguments()
-    @argument("--function", "-f", metavar="FUNC", action="append", default=[], help="""A function to profile, also one
-    that the cell defines. Can be given several times. Without it, the lines of the cell itself are profiled.""")
+    @argument("--function", "-f", metavar="FUNC", action="append", default=[], help="""Profile this function, which
+    the cell may define. Can be repeated. Without it, the lines of the cell are profiled.""")
     @argument("--column", "-c", metavar="COLUMN", action="append", default=[], help="""Add a column: a field of
-    torch.cuda.memory_stats(), hits, net, gross or growth. Can be given several times.""")
-    @argument("-D", "--no_default_columns", action="store_true", help="Without " + ", ".join(DEFAULT_COLUMNS))
-    @argument("-r", "--return-profiler", action="store_true", help="Return the LineProfiler, print nothing")
-    @argument("-g", "--gpu", metavar="DEVICE", default="0", help="The device: a GPU's number, or cpu")
-    @argument("-q", "--quiet", action="store_true", help="Print nothing; return nothing but what -r asks for")
-    @argument("-T", "--dump-profile", metavar="FILE", help="Write the profile as text to that file")
-    @argument("statement", nargs="...", default=None, help="What to run, behind all options; not with a cell")
+    torch.cuda.memory_stats(), hits, net, gross or growth. Can be repeated.""")
+    @argument("-D", "--no_default_columns", action="store_true", help="Leave out the default columns, "
+    + ", ".join(DEFAULT_COLUMNS))
+    @argument("-r", "--return-profiler", action="store_true", help="Return the LineProfiler and print nothing")
+    @argument("-g", "--gpu", metavar="DEVICE", default="0", help="""Profile this device: a GPU's number,
+    or cpu (default: 0)""")
+    @argument("-q", "--quiet", action="store_true", help="Print nothing")
+    @argument("-T", "--dump-profile", metavar="FILE", help="Also write the profile as text to FILE")
+    @argument("statement", nargs="...", default=None, help="The statement to run, after all options; not with %%%%mlrun")
     @line_cell_magic
     @needs_local_scope
     @no_var_expand
@@ -87,9 +89,10 @@ class VramscopeMagics(Magics):
         return None if arguments.quiet else profiler.display(columns=columns)
 
     @magic_arguments()
-    @argument("-g", "--gpu", metavar="DEVICE", default=None, help="One device: a GPU's number, or cpu")
-    @argument("-r", "--return-usage", action="store_true", help="Return the figures, show nothing")
-    @argument("-q", "--quiet", action="store_true", help="Show nothing; return nothing but what -r asks for")
+    @argument("-g", "--gpu", metavar="DEVICE", default=None, help="""Show only this device: a GPU's number,
+    or cpu (default: all)""")
+    @argument("-r", "--return-usage", action="store_true", help="Return the figures and show nothing")
+    @argument("-q", "--quiet", action="store_true", help="Show nothing")
     @cell_magic
     def vram(self, line: str, cell: str) -> Any:
         """Run the cell, then show its allocations, its peak, the memory it left allocated, and its time."""

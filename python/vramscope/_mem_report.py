@@ -213,7 +213,7 @@ class Report:
         rounding = (device.allocated or 0) - (device.requested or 0)
         if rounding:
             requested = readable_size(device.requested or 0)
-            out[0] += f" ({requested} as asked for, {readable_size(rounding)} rounding)"
+            out[0] += f" ({requested} requested, {readable_size(rounding)} rounding)"
         out += [figure(name, value) for name, value in device.ledger()]
         shown = device.blocks if verbose else device.blocks[:_SHOWN_BLOCKS]
         if shown:
@@ -267,7 +267,7 @@ class Report:
         return "".join(out) or "<p>No tensors</p>"
 
     def to_dict(self) -> Dict[str, Any]:
-        """The report as JSON text with exact bytes; missing figures are null."""
+        """The report as a dictionary with exact bytes; missing figures are None."""
         devices = []
         for device in self._selected():
             entry = dataclasses.asdict(device)
@@ -279,6 +279,7 @@ class Report:
         return {"schema": "vramscope.tensors/1", "devices": devices}
 
     def to_json(self, indent: Optional[int] = None) -> str:
+        """The same as JSON text; missing figures are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def diff(self, later: "Report") -> "Diff":
@@ -423,6 +424,7 @@ class Diff:
         }
 
     def to_json(self, indent: Optional[int] = None) -> str:
+        """The same as JSON text; missing figures are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
 

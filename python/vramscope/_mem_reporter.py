@@ -525,13 +525,13 @@ def _device_name(torch: Any, device: Any) -> str:
     try:
         wanted = torch.device("cuda", device) if type(device) is int else torch.device(device)
     except TypeError:
-        raise ValueError(f"vramscope: {device!r} is no device: a GPU's number, 'cuda:0' or 'cpu' is") from None
+        raise ValueError(f"vramscope: {device!r} is not a device: use a GPU's number, 'cuda:0' or 'cpu'") from None
     except RuntimeError as error:
-        raise ValueError(f"vramscope: {device!r} is no device: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"vramscope: {device!r} is not a device: {str(error).splitlines()[0]}") from None
     if wanted.type == "cuda" and torch.cuda.is_available():
         count = torch.cuda.device_count()
         if wanted.index is not None and wanted.index >= count:
-            raise ValueError(f"vramscope: there is no {wanted} here: PyTorch finds {count} of them")
+            raise ValueError(f"vramscope: {wanted} does not exist: PyTorch finds {count} GPUs")
     if wanted.type in ("cpu", "meta"):
         return str(wanted.type)
     index = wanted.index
@@ -545,7 +545,7 @@ def _is_of_no_gpu(torch: Any, device: Optional[str]) -> bool:
     if device is None or not device.startswith("cuda:") or torch.cuda.is_available():
         return False
     warnings.warn(
-        f"vramscope: no report of {device}: PyTorch finds no GPU here", RuntimeWarning, stacklevel=3
+        f"vramscope: no report of {device}: PyTorch finds no GPU", RuntimeWarning, stacklevel=3
     )
     return True
 

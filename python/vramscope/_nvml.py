@@ -52,7 +52,7 @@ class _Library:
         try:
             self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError as error:
-            raise Error(f"NVML is not on this machine ({error})") from None
+            raise Error(f"NVML is not installed ({error})") from None
         self.call("nvmlInit_v2")
         count = ctypes.c_uint()
         self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
@@ -73,7 +73,7 @@ class _Library:
         try:
             function = getattr(self._nvml, name)
         except AttributeError:
-            raise Error(f"this driver's NVML has no {name}") from None
+            raise Error(f"the driver's NVML has no {name}") from None
         return int(function(*arguments))
 
     def device(self, uuid: str) -> ctypes.c_void_p:

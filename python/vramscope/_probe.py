@@ -95,5 +95,5 @@ def load() -> Probe:
     if current is None:
         current = _bound(os.fspath(_paths.probe()))
         if current is None:
-            raise RuntimeError(f"vramscope: {_paths.probe()} is of another version; reinstall vramscope")
+            raise RuntimeError(f"vramscope: {_paths.probe()} has another version; reinstall vramscope")
     return current

@@ -147,7 +147,7 @@ class _Library:
         self.table_stream = bind("vramscope_read_table_stream", pointer, pointer, ctypes.c_char_p, pointer)
         self.end_capsule = library.vramscope_read_end_capsule
         if self.version() != _VERSION:
-            raise ReadError(f"{path} is of another version; reinstall vramscope")
+            raise ReadError(f"{path} has another version; reinstall vramscope")
 
     def why(self) -> str:
         text: bytes = self.error()
@@ -366,7 +366,7 @@ class Timeline(NamedTuple):
 
 def _names(names: Sequence[str]) -> Tuple[Any, int]:
     if isinstance(names, str):
-        raise TypeError(f"a list of names is wanted, and {names!r} is one text: write [{names!r}]")
+        raise TypeError(f"{names!r} is a string, not a list of names: use [{names!r}]")
     return (ctypes.c_char_p * len(names))(*(name.encode() for name in names)), len(names)
 
 
@@ -378,14 +378,14 @@ def _instant(at: Instant) -> str:
     try:
         return f"@{operator.index(at)}"
     except TypeError:
-        raise TypeError(f"at={at!r}: a text, seconds as a float or time.monotonic_ns() is wanted") from None
+        raise TypeError(f"at={at!r}: use a string, seconds as a float, or an integer of time.monotonic_ns()") from None
 
 
 def _within(name: str, number: int, lowest: int, highest: int) -> int:
     # ctypes would silently truncate a number that the C field cannot hold.
     number = operator.index(number)
     if not lowest <= number <= highest:
-        raise ValueError(f"{name}={number}: it can be from {lowest} to {highest}")
+        raise ValueError(f"{name}={number}: use a number from {lowest} to {highest}")
     return number
 
 
@@ -432,7 +432,16 @@ class Trace:
         return int(self._handle)
 
     def table(self, name: str) -> Table:
-        """A table of docs/TABLES.md, row by row; also ``session``, ``words``, and ``tables``, the list of all tables."""
+        """A table of docs/TABLES.md; also ``session``, ``words``, and ``tables``, the list of all tables.
+
+        Iterate over its rows, or index it with a column's name. Sizes are in bytes, times in nanoseconds.
+        Raises `ReadError` if no table has this name.
+
+        ::
+
+            for row in trace.table("devices"):
+                print(row["name"], row["total_bytes"])
+        """
         if name == "allocations":
             return Allocations(self)
         return _tables(_library().table(self._opened(), name.encode()))[name]
@@ -447,9 +456,10 @@ class Trace:
     ) -> Report:
         """The memory at an instant: the answer of ``vramscope report`` with the same options.
 
-        `at` is ``"peak"``, ``"end"``, ``"mark:NAME"``, ``"iter:N"``, seconds from the start as a float, or an integer of
-        time.monotonic_ns(). `by` lists dimensions, `where` keeps rows with these values, `own` names packages to treat
-        as user code, `top` limits the rows (0: all).
+        `at` is ``"peak"``, ``"allocated-peak"``, ``"own-peak"``, ``"end"``, ``"mark:NAME"``, ``"iter:N"``, seconds from
+        the start as a float, or an integer of time.monotonic_ns(). `by` lists dimensions, `where` keeps rows with these
+        values, `own` names packages to treat as user code, `top` limits the rows (0: all). Sizes are in bytes, times in
+        nanoseconds. Raises `ReadError` if the instant or a dimension is unknown.
 
         ::
 
@@ -486,12 +496,23 @@ class Trace:
         return self.live("peak", by, where, own, top)
 
     def iterations(self) -> Iterations:
-        """The answer of ``vramscope iterations``. Raises `ReadError` if there are no iterations."""
+        """The answer of ``vramscope iterations``, in bytes and nanoseconds.
+
+        Raises `ReadError` if the recording has no iterations.
+
+        ::
+
+            for row in trace.iterations().iterations:
+                print(row["number"], row["peak_bytes"])
+        """
         found = _tables(_library().iterations(self._opened()))
         return Iterations(found["iterations"], found["parameters"])
 
     def timeline(self, buckets: int = 600) -> Timeline:
-        """The memory over time: the run is divided into `buckets` (1 to 1,000,000), each with its highest instant."""
+        """The memory over time, in bytes.
+
+        The run is divided into `buckets` of equal length (1 to 1,000,000). Each has the highest instant within it.
+        """
         found = _tables(_library().timeline(self._opened(), _within("buckets", buckets, 1, 1_000_000)))
         return Timeline(found["timeline"], found["nvml"])
 
@@ -529,7 +550,12 @@ class Trace:
     ) -> Picture:
         """Draws a figure of this recording, and of those in `beside`, like ``vramscope plot`` with the same options.
 
-        A notebook shows the figure. ``.save("figure.pdf")`` writes SVG, PNG or PDF.
+        A notebook shows the figure. ``.save("figure.pdf")`` writes SVG, PNG or PDF. `omit_below` is a share, such as
+        0.02. A RuntimeError explains why a figure cannot be drawn.
+
+        ::
+
+            trace.plot("compare", beside=["after.vram"], by="module").save("peaks.pdf")
         """
         self._opened()
         when = None if at is None else _instant(at)
@@ -547,7 +573,12 @@ class Trace:
         """Yields tables of about ten thousand allocations that are live at some instant of `between`.
 
         `between` is the first and the last instant in nanoseconds, both included; None means the whole run. The order is
-        undefined. Each dimension in `by` adds a text column; `own` is that of `report`.
+        undefined. Each dimension in `by` adds a text column; `own` is that of `report`. Sizes are in bytes.
+
+        ::
+
+            for part in trace.allocations(by=["category"]):
+                print(sum(part["bytes"]))
         """
         window = _Window(ctypes.sizeof(_Window))
         earliest, latest = -(1 << 63), (1 << 63) - 1

@@ -129,7 +129,11 @@ def _make_room() -> None:
 
 
 class Recording:
-    """A recording of a block, made by `record`. After the block a notebook shows its page."""
+    """A recording of a block, made by `record`. After the block a notebook shows its page.
+
+    ``path`` is the finished file, or None if the block is part of another recording. ``unfinished`` is the directory
+    to pass to ``vramscope finish`` if the recording could not be finished, otherwise None.
+    """
 
     def __init__(self, path: Optional[_Path], options: str, overwrite: bool) -> None:
         self._wanted = None if path is None else pathlib.Path(path)
@@ -159,7 +163,7 @@ class Recording:
                 start()
                 return self
             if self._wanted is None:
-                raise ValueError("vramscope: record() needs a path outside 'vramscope run'")
+                raise ValueError("vramscope: record() needs a path, except under `vramscope run`")
             self._session = _begin(self._wanted, self._options, self._overwrite)
             return self
 
@@ -184,7 +188,7 @@ class Recording:
         if self.path is not None:
             return f"<vramscope recording {self.path}>"
         if self._session is not None:
-            return f"<vramscope recording under way, into {self._session.live}>"
+            return f"<vramscope recording, running, into {self._session.live}>"
         return f"<vramscope recording without a file of its own: {self._wanted or 'no path was given'}>"
 
     def _repr_html_(self) -> Optional[str]:

@@ -30,8 +30,8 @@ class Session:
             self._made = _files.make_directory(self.live)
         except FileExistsError as error:
             raise FileExistsError(
-                f"vramscope: {self.live} is a recording that was not finished: choose another path, "
-                f"or complete it by `vramscope finish {self.live}`"
+                f"vramscope: {self.live} is an unfinished recording: choose another path, "
+                f"or complete it with `vramscope finish {self.live}`"
             ) from error
         try:
             self._accompany(options)

@@ -19,8 +19,8 @@ def torch_or_error(name: str) -> Any:
         import torch
     except ImportError as error:
         raise RuntimeError(
-            f"vramscope: {name} looks at PyTorch's tensors, and this Python has no PyTorch ({error}); "
-            "run it with the Python that has torch"
+            f"vramscope: {name} needs PyTorch, which this Python does not have ({error}); "
+            "use the Python that has torch"
         ) from None
     return torch
 

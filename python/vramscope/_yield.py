@@ -39,7 +39,7 @@ class YieldedGpu:
 
     def __enter__(self) -> "YieldedGpu":
         if self._away:
-            raise RuntimeError("vramscope: the device memory of this process is given back already")
+            raise RuntimeError("vramscope: this process has already yielded its device memory")
         flags = [f"--timeout={self._timeout}", *(["--unverified"] if self._unverified else [])]
         # A garbage collection can delete CUDA objects and would wait for the memory that this thread has to restore.
         gc.collect()
@@ -99,10 +99,10 @@ def yield_gpu(
     # Check this before moving gigabytes.
     if not isinstance(timeout, (int, float)) or not _LEAST_SECONDS <= timeout <= _MOST_SECONDS:
         raise ValueError(
-            f"vramscope: timeout is a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}, not {timeout!r}"
+            f"vramscope: timeout is {timeout!r}: use seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}"
         )
     if until is not None and not callable(until):
-        raise TypeError(f"vramscope: until is a function to call while the memory is away, not {until!r}")
+        raise TypeError(f"vramscope: until is {until!r}: use a function; it is called while the memory is away")
     away = YieldedGpu(timeout, unverified)
     if until is not None:
         with away:

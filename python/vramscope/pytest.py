@@ -37,22 +37,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--vram-baseline",
         metavar="PATH",
-        help="compare each marked test with this recording, or with that of its name in this directory",
+        help="compare each marked test with this recording, or with the recording of its name in this directory",
     )
     group.addoption(
         "--vram-fail-above",
         metavar="SIZE|PERCENT",
         default="5%",
-        help="fail where the peak exceeds the baseline's by more (default: 5%%)",
+        help="fail a test if its peak exceeds the baseline's peak by more than this (default: 5%%)",
     )
-    group.addoption("--vram-keep", metavar="DIRECTORY", help="keep the recordings here, one a test")
+    group.addoption("--vram-keep", metavar="DIRECTORY", help="keep the recordings in this directory, one for each test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "limit_vram(limit): fails the test if its GPU memory exceeds limit (vramscope)")
+    config.addinivalue_line(
+        "markers", "limit_vram(limit): fail the test if its peak GPU memory exceeds limit, such as '2 GiB' (vramscope)"
+    )
     baseline = config.getoption("--vram-baseline")
     if baseline is not None and not pathlib.Path(baseline).exists():
-        raise pytest.UsageError(f"--vram-baseline {baseline}: no such file or directory")
+        raise pytest.UsageError(f"--vram-baseline {baseline} does not exist")
 
 
 def recording_name(nodeid: str) -> str:
@@ -65,7 +67,7 @@ def parse_size(text: str) -> int:
     """Bytes of ``"2 GiB"``, ``"1.5G"``, ``"200MiB"`` or ``1500000``. K, M, G and T are powers of 1024."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(?:i?b)?\s*", str(text), re.IGNORECASE)
     if match is None:
-        raise ValueError(f"limit_vram: {text!r} is no size; use for instance '2 GiB' or '200 MiB'")
+        raise ValueError(f"limit_vram: {text!r} is not a size; use a size such as '2 GiB' or '200 MiB'")
     return int(float(match[1]) * 1024 ** _UNITS[match[2].lower()])
 
 
@@ -190,7 +192,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         # While a process of the test still runs, the recording is a directory, which can be read as well.
         path = recording.path or recording.unfinished
         if path is None:
-            item.stash[_COMPLAINTS] = ["vramscope: limit_vram needs a recording of its own, and pytest is recorded"]
+            item.stash[_COMPLAINTS] = [
+                "vramscope: limit_vram records each test itself: run pytest without `vramscope run`"
+            ]
             return
         try:
             item.stash[_COMPLAINTS] = _complaints(item, str(path), limit, cpu_before)

@@ -64,7 +64,7 @@ def install_alias() -> None:
         return
     if there is not None:
         raise RuntimeError(
-            "vramscope: pytorch_memlab itself is already imported; call install_alias() before the first import of it"
+            "vramscope: pytorch_memlab is already imported; call install_alias() before its first import"
         )
     sys.modules[_OLD_NAME] = own
     for name in _SUBMODULES:

@@ -16,7 +16,7 @@ def get(name: str) -> Any:
         if error.name != _MODULE:
             raise
         raise ImportError(
-            f"vramscope: {name} is not in this installation, which has no line profiler; "
-            "MemReporter and Courtesy are there"
+            f"vramscope: {name} is missing: this installation has no line profiler, "
+            "only MemReporter and Courtesy"
         ) from None
     return getattr(module, name)

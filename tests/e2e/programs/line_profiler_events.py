@@ -240,7 +240,7 @@ def what_can_be_profiled():
     (warning,) = caught
     assert str(warning.message).startswith("vramscope: <built-in function len> has no Python code"), warning
     assert "\n" not in str(warning.message)
-    for target, part in ((9, "there is no GPU 9: this process sees 2"), ("tpu", "'tpu' is no device")):
+    for target, part in ((9, "GPU 9 does not exist: this process sees 2"), ("tpu", "'tpu' is not a device")):
         try:
             LineProfiler(plain, target_gpu=target).enable()
         except ValueError as error:
@@ -258,7 +258,7 @@ def what_can_be_profiled():
     profiler.disable()
     profiler = LineProfiler(plain)
     for names, part in ((["nothing"], "three dot-separated parts"), (["a.b.c"], "should be fields of torch.cuda."),
-                        (3, "3 is no list of columns")):
+                        (3, "3 is not a list of columns")):
         try:
             profiler.display(columns=names)
         except (ValueError, TypeError) as error:
@@ -266,7 +266,7 @@ def what_can_be_profiled():
         else:
             raise AssertionError(names)
     for wrong, part in ((lambda: profile_every(plain), "@profile_every(10)"),
-                        (lambda: profile_every(2)(Thing), "@profile takes classes")):
+                        (lambda: profile_every(2)(Thing), "use @profile for a class")):
         try:
             wrong()
         except (ValueError, TypeError) as error:

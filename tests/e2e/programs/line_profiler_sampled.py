@@ -38,7 +38,7 @@ with warnings.catch_warnings(record=True) as caught:
     profiler = LineProfiler(inner, numbers, short := lambda: Block(KIB))
 (warning,) = caught
 assert str(warning.message).count("vramscope: ") == 1, warning
-assert "at their ends" in str(warning.message) and "missing from this installation" in str(warning.message)
+assert "at the end of each line" in str(warning.message) and "missing from this installation" in str(warning.message)
 with profiler:
     result = list(numbers())
     short()

@@ -190,7 +190,7 @@ with warnings.catch_warnings(record=True) as caught:
 print(warning.message)
 assert "3.91K" in str(profiler.display())
 """)
-    assert out == "vramscope: PyTorch sees no GPU here: CPU tensors are profiled\n"
+    assert out == "vramscope: PyTorch finds no GPU: CPU tensors are profiled\n"
 
 
 def test_without_torch(environment, tmp_path):
@@ -202,7 +202,7 @@ def test_without_torch(environment, tmp_path):
         env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
     )
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("RuntimeError: vramscope: LineProfiler looks at PyTorch's tensors, and"), last
+    assert last.startswith("RuntimeError: vramscope: LineProfiler needs PyTorch, which"), last
 
 
 PROFILED = """\

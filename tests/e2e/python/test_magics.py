@@ -126,10 +126,10 @@ except UsageError as error: print(str(error))
     missing, column, device, statement, file, torch = done.stdout.splitlines()
     assert missing == "Could not find function 'nothing'. NameError: name 'nothing' is not defined"
     assert column.startswith("vramscope: 'x' is no column. ")
-    assert device == "vramscope: 'tpu' is no device: a GPU's number, 'cuda:0' or 'cpu' is"
+    assert device == "vramscope: 'tpu' is not a device: use a GPU's number, 'cuda:0' or 'cpu'"
     assert statement == "%mlrun needs a statement: %mlrun -f FUNC STATEMENT"
-    assert torch == ("vramscope: %%vram looks at PyTorch's tensors, and this Python has no PyTorch "
-                     "(import of torch halted; None in sys.modules); run it with the Python that has torch")
+    assert torch == ("vramscope: %%vram needs PyTorch, which this Python does not have "
+                     "(import of torch halted; None in sys.modules); use the Python that has torch")
     assert file == "vramscope: /nowhere/file cannot be written: No such file or directory", "and nothing ran"
 
 

@@ -61,7 +61,7 @@ reporter.report()
     gradients = [("weight.grad", "(1024, 1024)", "4.00M"), ("bias.grad", "(1024,)", "4.00K")]
     assert rows_of(text) == [weight, bias, *rest, weight, gradients[0], bias, gradients[1], *rest]
     assert "Total Tensors: 1573889 \tUsed Memory: 6.00M" in text
-    assert "The allocated memory on cuda:0: 6.00M (6.00M as asked for, 508.00B rounding)" in text
+    assert "The allocated memory on cuda:0: 6.00M (6.00M requested, 508.00B rounding)" in text
     assert "Total Tensors: 2623489 \tUsed Memory: 10.01M" in text
     assert "The allocated memory on cuda:0: 10.01M" in text
 
@@ -258,12 +258,12 @@ reporter.report()
     "code, said",
     [
         ("MemReporter('model')", "TypeError: vramscope: MemReporter takes a torch.nn.Module, not str"),
-        ("MemReporter().report(device='gpu')", "ValueError: vramscope: 'gpu' is no device: "),
+        ("MemReporter().report(device='gpu')", "ValueError: vramscope: 'gpu' is not a device: "),
         ("MemReporter().snapshot().diff(3)", "TypeError: vramscope: diff takes a later report, not int"),
-        ("MemReporter().report(device=['cpu'])", "ValueError: vramscope: ['cpu'] is no device: a GPU's number, "),
+        ("MemReporter().report(device=['cpu'])", "ValueError: vramscope: ['cpu'] is not a device: use a GPU's number, "),
         ("MemReporter().referrers(3)", "TypeError: vramscope: referrers takes a tensor, not int"),
         ("MemReporter().add_optimizer(3)", "TypeError: vramscope: add_optimizer takes a torch.optim.Optimizer, not int"),
-        ("sys.modules['torch'] = None; MemReporter()", "RuntimeError: vramscope: MemReporter looks at PyTorch's tensors"),
+        ("sys.modules['torch'] = None; MemReporter()", "RuntimeError: vramscope: MemReporter needs PyTorch, which"),
     ],
 )
 def test_errors_are_one_line(run, code, said):
@@ -284,5 +284,5 @@ assert not found.devices and not found.rows and found.to_json()
 for one in said: print(one.filename == __file__, one.message)
 """)
     assert out.splitlines() == [
-        f"True vramscope: no report of cuda:{index}: PyTorch finds no GPU here" for index in (7, 0, 0)
+        f"True vramscope: no report of cuda:{index}: PyTorch finds no GPU" for index in (7, 0, 0)
     ]

@@ -69,7 +69,7 @@ def test_nvml_is_one_line_where_it_is_not_there(parts, tmp_path, environment):
     code = "from vramscope import _nvml; print(_nvml.process_bytes('GPU-1'))"
     books = {"LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
     for more, said in (
-        ({}, "NVML is not on this machine"),
+        ({}, "NVML is not installed"),
         (books, "NVML has no GPU GPU-1"),
         ({**books, "VRAMSCOPE_FAKE_NVML_ERROR": "18"}, "nvmlInit_v2 says 18"),
     ):

@@ -61,7 +61,7 @@ for name in names:
     assert name in memlab.__all__
     for module in (memlab, memlab.line_profiler):
         try: getattr(module, name)
-        except ImportError as error: assert str(error).startswith(f"vramscope: {name} is not in this"), error
+        except ImportError as error: assert str(error).startswith(f"vramscope: {name} is missing: this"), error
         else: raise AssertionError(name)
 del sys.modules["vramscope._line_profiler"]
 from pytorch_memlab import *
@@ -87,7 +87,7 @@ from vramscope import memlab
 try: memlab.install_alias()
 except RuntimeError as error: print(error)
 """)
-    assert out.startswith("vramscope: pytorch_memlab itself is already imported; ")
+    assert out.startswith("vramscope: pytorch_memlab is already imported; ")
 
 
 def test_programs_of_the_old_guide(run):

@@ -110,9 +110,9 @@ def test_a_baseline_fails_the_test_with_the_diff(run, tmp_path):
 
 def test_what_is_wrong_is_one_line(run, tmp_path):
     status, text = run("-k", "wrong_mark")
-    assert status == 1 and "limit_vram: '12 apples' is no size; use for instance '2 GiB' or '200 MiB'" in text
+    assert status == 1 and "limit_vram: '12 apples' is not a size; use a size such as '2 GiB' or '200 MiB'" in text
     status, text = run("--vram-baseline", tmp_path / "missing")
-    assert status == 4 and "no such file or directory" in text
+    assert status == 4 and "does not exist" in text
     (tmp_path / "foreign.vram").write_text("mine")
     status, text = run("-k", "compared", "--vram-keep", tmp_path / "foreign.vram")
     assert status == 1 and "vramscope: the test could not be recorded: " in text and "Traceback" not in text

@@ -211,11 +211,11 @@ say([
     assert re.fullmatch(r"<vramscope\.Trace /.*\.vram, closed>", said.pop())
     assert said == [
         ["ReadError", "/none.vram: cannot be opened: No such file or directory"],
-        ["ReadError", "/tmp: holds no recording (no *.vrl file): the program was not started or never loaded the probe; "
-                      "`vramscope doctor` says more"],
-        ["ReadError", "no table is named 'none': the table 'tables' has the names of all"],
+        ["ReadError", "/tmp: contains no recording (no *.vrl file): the program did not start or did not load the probe; "
+                      "see `vramscope doctor`"],
+        ["ReadError", "no table is named 'none': the table 'tables' lists all names"],
         ["ReadError", "unknown dimension 'moduel'; did you mean 'module'?"],
-        ["TypeError", "a list of names is wanted, and 'module' is one text: write ['module']"],
+        ["TypeError", "'module' is a string, not a list of names: use ['module']"],
         ["ReadError", said[5][1]],
         ["ReadError", said[6][1]],
         ["ValueError", "this recording is closed"],
@@ -235,9 +235,9 @@ say([
 ])
 """)[0]
     assert [kind for kind, _ in said] == ["ValueError"] * 12 + ["TypeError"] * 3 + ["ReadError"] * 2
-    assert said[0][1] == "buckets=-1: it can be from 1 to 1000000"
-    assert said[5][1] == f"top=-1: it can be from 0 to {2**64 - 1}"
-    assert said[9][1] == f"between={2**70}: it can be from {-(2**63)} to {2**63 - 1}"
+    assert said[0][1] == "buckets=-1: use a number from 1 to 1000000"
+    assert said[5][1] == f"top=-1: use a number from 0 to {2**64 - 1}"
+    assert said[9][1] == f"between={2**70}: use a number from {-(2**63)} to {2**63 - 1}"
     assert "at=None" in said[14][1] and "nan" in said[15][1]
 
 

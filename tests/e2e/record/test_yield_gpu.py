@@ -154,9 +154,9 @@ def test_wrong_arguments_move_nothing(machine):
         record=True,
     )
     zero, nan, text, until, last = done.stdout.splitlines()
-    assert zero == "vramscope: timeout is a number of seconds from 0.001 to 86400, not 0"
-    assert nan.endswith("not nan") and text.endswith("not 'x'")
-    assert until == "vramscope: until is a function to call while the memory is away, not 3"
+    assert zero == "vramscope: timeout is 0: use seconds from 0.001 to 86400"
+    assert nan.startswith("vramscope: timeout is nan: ") and text.startswith("vramscope: timeout is 'x': ")
+    assert until == "vramscope: until is 3: use a function; it is called while the memory is away"
     assert last == "ended"
 
 

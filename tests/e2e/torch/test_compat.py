@@ -179,7 +179,7 @@ def test_bad_periods(tmp_path, warm):
     assert (done.returncode, done.stdout) == (0, "ERROR: Please use a print period larger than zero!\n")
     new = "from vramscope import IterationProfiler\nimport torch\nIterationProfiler(torch.nn.Linear(1, 1), 0)"
     done = warm.run(new, tmp_path)
-    assert done.returncode == 1 and done.stderr.endswith("ValueError: vramscope: print_period is 1 or more\n")
+    assert done.returncode == 1 and done.stderr.endswith("ValueError: vramscope: print_period must be 1 or more\n")
 
 
 LATE = f"""

@@ -186,11 +186,11 @@ def test_a_recording_is_replaced_where_that_is_said(tmp_path):
         "print(vramscope.record())\n"
     )
     done = run(code, environment, tmp_path)
-    under_way = f"<vramscope recording under way, into {tmp_path}/a.vram.d>"
+    under_way = f"<vramscope recording, running, into {tmp_path}/a.vram.d>"
     assert done.stdout.splitlines() == [
         under_way,
         "<vramscope recording a.vram>",
-        f"vramscope: {tmp_path}/a.vram exists and is a recording; choose another path, or say overwrite=True",
+        f"vramscope: {tmp_path}/a.vram exists and is a recording; choose another path, or use overwrite=True",
         under_way,
         "<vramscope recording a.vram>",
         "<vramscope recording without a file of its own: no path was given>",
