@@ -86,7 +86,7 @@ CheckpointDriver::~CheckpointDriver() = default;
 util::Result<std::unique_ptr<CheckpointDriver>> CheckpointDriver::Load(const std::string& version) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return util::Status::Error("there is no NVIDIA driver here: libcuda.so.1 is not installed");
+    return util::Status::Error("the NVIDIA driver is missing: libcuda.so.1 is not installed");
   std::unique_ptr<CheckpointDriver> driver(new CheckpointDriver);
   Api& api = *driver->api_;
   if (!Resolve(library, "cuInit", &api.init) ||
@@ -95,8 +95,9 @@ util::Result<std::unique_ptr<CheckpointDriver>> CheckpointDriver::Load(const std
       !Resolve(library, "cuCheckpointProcessCheckpoint", &api.checkpoint) ||
       !Resolve(library, "cuCheckpointProcessRestore", &api.restore) ||
       !Resolve(library, "cuCheckpointProcessUnlock", &api.unlock)) {
-    return util::Status::Error(fmt::format("the driver{} cannot checkpoint: that came with {}",
-                                           version.empty() ? "" : " " + version, kFirstMajor));
+    return util::Status::Error(
+        fmt::format("the driver{} cannot checkpoint: install driver {} or newer",
+                    version.empty() ? "" : " " + version, kFirstMajor));
   }
   // The devices of the process, whichever of them this shell is meant to use.
   unsetenv("CUDA_VISIBLE_DEVICES");

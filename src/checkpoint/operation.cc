@@ -120,10 +120,10 @@ util::Result<Access> OpenAccess(const Target& target) {
   access.file = std::move(*file);
   if (const DriverAnswer answer = access.driver->GetState(target.pid, &access.state);
       !answer.ok()) {
-    return util::Status::Error(IsAlive(target)
-                                   ? fmt::format("{} is no CUDA process that the driver knows: {}",
-                                                 NameOf(target), answer.Text())
-                                   : NameOf(target) + " has ended");
+    return util::Status::Error(
+        IsAlive(target) ? fmt::format("the driver does not list {} as a CUDA process: {}",
+                                      NameOf(target), answer.Text())
+                        : NameOf(target) + " has ended");
   }
   return access;
 }
@@ -179,22 +179,22 @@ std::string NameOf(const Target& target) {
 
 std::string FailedText(const Target& target) {
   return fmt::format(
-      "the driver has given {} up: its CUDA calls will not return, and neither yield nor resume "
+      "the driver reports {} as failed: its CUDA calls do not return, and neither yield nor resume "
       "can help it: end it with `kill -9 {}` and start it again",
       NameOf(target), target.pid);
 }
 
 void NoteUnstoppable(const Target& target) {
   Note(fmt::format(
-      "the memory of {} is on its way, and cannot be stopped there: this ends when it has "
-      "arrived",
+      "the driver is moving the memory of {} and cannot be interrupted: the command ends when the "
+      "move is complete",
       NameOf(target)));
 }
 
 std::string CheckPid(const std::string& text) {
   if (util::WholeNumber<int>(text).value_or(0) > 0)
     return "";
-  return fmt::format("'{}' is no number of a process", text);
+  return fmt::format("'{}' is not a process ID", text);
 }
 
 void NoteInRecording(const std::string& live_directory,

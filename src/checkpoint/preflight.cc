@@ -123,7 +123,7 @@ std::string LiveDirectoryOfMaps(const std::string& maps) {
 util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
   const std::optional<ProcessStat> stat = StatOf(pid);
   if (!stat)
-    return util::Status::Error(fmt::format("there is no process {}", pid));
+    return util::Status::Error(fmt::format("process {} does not exist", pid));
   Target target{.pid = pid,
                 .start_ticks = stat->start_ticks,
                 .name = util::ProcCommand(pid),
@@ -135,8 +135,8 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
     return util::Status::Error(
         stat->state == 't'
             ? fmt::format(
-                  "process {} ({}) is held by a debugger, so it cannot move its memory: let "
-                  "it go on first",
+                  "process {} ({}) is held by a debugger, so it cannot move its memory: detach "
+                  "the debugger first",
                   pid, target.name)
             : fmt::format("process {} ({}) is stopped, so it cannot move its memory: `kill -CONT "
                           "{}` first",
@@ -144,28 +144,28 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
   }
   if (!may_be_ancestor && IsAncestor(pid)) {
     return util::Status::Error(
-        fmt::format("process {} ({}) started this command and would wait for itself: ask from "
-                    "another shell, or call vramscope.yield_gpu() in it",
+        fmt::format("process {} ({}) started this command and would wait for itself: use "
+                    "another shell, or call vramscope.yield_gpu() in the process",
                     pid, target.name));
   }
   struct stat owner {};
   if (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0)
-    return util::Status::Error(fmt::format("there is no process {}", pid));
+    return util::Status::Error(fmt::format("process {} does not exist", pid));
   int error = 0;
   const std::optional<std::string> maps = util::ReadProc(pid, "maps", &error);
   if (!maps || (geteuid() != 0 && owner.st_uid != geteuid())) {
     if (access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0)
-      return util::Status::Error(fmt::format("there is no process {}", pid));
+      return util::Status::Error(fmt::format("process {} does not exist", pid));
     if (owner.st_uid != geteuid()) {
       return util::Status::Error(fmt::format("process {} ({}) is not yours: it belongs to user {}",
                                              pid, target.name, owner.st_uid));
     }
-    return util::Status::Error(fmt::format("process {} ({}) cannot be looked into: {}", pid,
+    return util::Status::Error(fmt::format("process {} ({}) cannot be inspected: {}", pid,
                                            target.name, util::ErrnoText(error)));
   }
   if (maps->find("/libcuda.so") == std::string::npos) {
-    return util::Status::Error(fmt::format(
-        "process {} ({}) does not use CUDA: it has not loaded libcuda", pid, target.name));
+    return util::Status::Error(
+        fmt::format("process {} ({}) does not use CUDA: libcuda is not loaded", pid, target.name));
   }
   const std::string directory = LiveDirectoryOfMaps(*maps);
   if (!directory.empty() && IsLiveDirectory(directory))
@@ -239,7 +239,7 @@ util::Status CheckHostMemory(const Target& target, uint64_t bytes) {
   if (memory.free_bytes >= needed)
     return {};
   return util::Status::Error(fmt::format(
-      "the host has no room for the memory of process {} ({}): {} are needed, {} are free within "
+      "the host has not enough memory for process {} ({}): {} are needed, {} are free within "
       "{}",
       target.pid, target.name, util::FormatBytes(needed), util::FormatBytes(memory.free_bytes),
       memory.limited_by));

@@ -61,7 +61,7 @@ std::vector<util::OwnedDirectory> FindDirectories(const std::vector<std::string>
 }
 
 util::Result<util::OwnedDirectory> MakeDirectory(const std::vector<std::string>& shared) {
-  util::Result<util::OwnedDirectory> made = util::Status::Error("there is no place for it");
+  util::Result<util::OwnedDirectory> made = util::Status::Error("no directory for it");
   for (const std::string& folder : shared) {
     made = util::OwnedDirectory::CreateTemporary(fmt::format("{}/{}", folder, kDirectoryPrefix));
     if (made)
@@ -163,7 +163,7 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(pid_t pid,
                                                          const std::vector<std::string>& shared) {
   const std::string name = fmt::format("yield-{}", pid);
   const auto kept_nowhere = [](const std::string& why) {
-    return util::Status::Error("what `resume` needs cannot be kept: " + why);
+    return util::Status::Error("the state for `resume` cannot be saved: " + why);
   };
   std::minstd_rand random(static_cast<unsigned>(getpid()));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -175,7 +175,7 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(pid_t pid,
         continue;
       if (locked.is_busy) {
         return util::Status::Error(
-            fmt::format("another vramscope is at work on process {} just now", pid));
+            fmt::format("another vramscope is working on process {}: try again later", pid));
       }
       if (!locked.file.ok())
         return kept_nowhere(locked.why);
@@ -202,7 +202,7 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(pid_t pid,
     }
     usleep(static_cast<useconds_t>(random() % kLongestWaitUs));
   }
-  return kept_nowhere("others keep making and removing it");
+  return kept_nowhere("other processes keep creating and removing it");
 }
 
 StateFile::~StateFile() {
@@ -226,7 +226,7 @@ std::optional<YieldState> StateFile::Read(uint64_t start_ticks) const {
 util::Status StateFile::Save(const YieldState& state) {
   if (const util::Status status = util::ReplaceContents(file_, FormatYieldState(state));
       !status.ok())
-    return util::Status::Error("what `resume` needs cannot be kept: " + status.message());
+    return util::Status::Error("the state for `resume` cannot be saved: " + status.message());
   return {};
 }
 

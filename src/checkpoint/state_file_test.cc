@@ -89,7 +89,7 @@ TEST_F(StateFileTest, OneAtATime) {
   const auto one = Open();
   const auto other = Open();
   ASSERT_FALSE(other.ok());
-  EXPECT_EQ(other.status().message(), "another vramscope is at work on process 42 just now");
+  EXPECT_EQ(other.status().message(), "another vramscope is working on process 42: try again later");
 }
 
 TEST_F(StateFileTest, OneOfManyThatBeginAtOnce) {

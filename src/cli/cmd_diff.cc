@@ -69,7 +69,8 @@ util::Result<GrowthLimit> ParseLimit(const std::string& text) {
   const std::string number = text.substr(0, text.find_last_not_of("% ") + 1);
   const double percent = util::WholeNumber<double>(number).value_or(-1);
   if (!std::isfinite(percent) || percent < 0)
-    return util::Status::Error(fmt::format("--fail-above {}: '{}' is no percentage", text, number));
+    return util::Status::Error(
+        fmt::format("--fail-above {}: '{}' is not a percentage", text, number));
   limit.percent = percent;
   return limit;
 }
@@ -95,7 +96,7 @@ util::Result<std::vector<Opened>> OpenSide(const std::string& path, bool native_
     }
     std::sort(files.begin(), files.end());
     if (files.empty())
-      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+      return util::Status::Error(path + ": contains no recording (*.vram)");
   }
   std::vector<Opened> opened;
   for (const std::string& file : files) {

@@ -95,7 +95,7 @@ void CheckDriver() {
   }
   util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
   if (!nvml) {
-    Remark(nvml.status().message() + ": no device figures to check the ledger against");
+    Remark(nvml.status().message() + ": the recording cannot be compared with device figures");
     return;
   }
   Ok(fmt::format("NVML of driver {}", (*nvml)->DriverVersion()));
@@ -150,22 +150,22 @@ void CheckOtherTools() {
     return value != nullptr ? value : "";
   };
   if (const std::string preload = variable("LD_PRELOAD"); !preload.empty())
-    Remark(fmt::format("LD_PRELOAD holds {}: it is kept, behind the probe", preload));
+    Remark(fmt::format("LD_PRELOAD contains {}: vramscope keeps it, after the probe", preload));
   const util::Result<std::string> preloaded = util::ReadFile("/etc/ld.so.preload", 1 << 20);
   if (const std::string library = preloaded ? FirstWord(*preloaded) : ""; !library.empty())
-    Remark(fmt::format("/etc/ld.so.preload holds {}: it stays behind the probe", library));
+    Remark(fmt::format("/etc/ld.so.preload contains {}: it is loaded after the probe", library));
   if (const std::string audit = variable("LD_AUDIT"); !audit.empty())
-    Remark(fmt::format("LD_AUDIT holds {}: it can lead past the probe", audit));
+    Remark(fmt::format("LD_AUDIT contains {}: programs may bypass the probe", audit));
   if (const std::string tool = variable("CUDA_INJECTION64_PATH");
       !tool.empty() && !tool.ends_with("libvramscope_probe.so")) {
-    Remark(fmt::format("CUDA_INJECTION64_PATH holds {}: it is kept", tool));
+    Remark(fmt::format("CUDA_INJECTION64_PATH contains {}: vramscope keeps it", tool));
   }
   std::error_code error;
   for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/capabilities", error)) {
     for (const auto& part : fs::directory_iterator(gpu.path() / "mig", error)) {
       if (!part.path().filename().string().starts_with("gi"))
         continue;
-      Remark(fmt::format("{} is divided (MIG): a program sees its part alone",
+      Remark(fmt::format("{} uses MIG: a program sees only its own part",
                          gpu.path().filename().string()));
       break;
     }
@@ -179,9 +179,9 @@ void CheckMachine() {
     Ok("no container");
   } else if (InPidNamespace()) {
     Remark("a container with its own PID namespace: drivers from 535 on translate PIDs;");
-    Remark("older ones give the machine's, and per-process figures stay without an owner");
+    Remark("older ones report the machine's, so per-process figures have no owner");
   } else {
-    Remark("a container that shares the machine's PIDs: per-process figures work");
+    Remark("a container with the machine's PIDs: NVML's figures of processes have an owner");
   }
   Ok("ptrace and root are not needed");
   CheckOtherTools();
@@ -198,7 +198,7 @@ bool CheckProbe() {
   std::string probe_path = *probe;
   std::string link_path;
   if (!SuitsPreload(*probe)) {
-    Remark("its path holds a space or a colon: `run` makes a link to it in /tmp");
+    Remark("its path has a space or a colon: `run` creates a link to it in /tmp");
     util::Result<std::string> link = LinkProbe(*probe);
     if (!link) {
       No(link.status().message());
@@ -211,15 +211,15 @@ bool CheckProbe() {
   RemoveProbeLink(link_path);
   if (maps.output.find(fs::path(*probe).filename().string()) == std::string::npos) {
     No(fmt::format("{} does not load into a program: {}", *probe, FirstLine(maps.output)));
-    Remark("`vramscope env --injection` is left: CUDA calls from cuInit on");
+    Remark("use `vramscope env --injection` instead: it records CUDA calls from cuInit on");
     return false;
   }
   Ok(fmt::format("{} loads into a program", *probe));
-  Ok("the way in is LD_PRELOAD: CUDA calls are seen from the first on");
+  Ok("injection method LD_PRELOAD: every CUDA call is recorded");
   if (NvtxIsOurs()) {
     Ok("NVTX ranges of programs become scopes");
   } else {
-    Remark("NVTX_INJECTION64_PATH names another tool: that one gets the NVTX ranges");
+    Remark("NVTX_INJECTION64_PATH names another tool, which gets the NVTX ranges");
   }
   return true;
 }
@@ -268,7 +268,7 @@ std::string PythonOfKernel() {
 void CheckTorch(std::string_view line) {
   constexpr std::string_view kName = "torch ";
   if (line.starts_with(kName) && format::IsTorchTooOld(line.substr(kName.size())))
-    Remark("before torch 2.2 parameters have no names: they and inputs will be `unknown`");
+    Remark("torch before 2.2: parameters have no names; they and inputs are `unknown`");
 }
 
 struct Python {
@@ -281,7 +281,7 @@ Python CheckPython() {
   Python python;
   python.path = PythonOfKernel();
   if (!python.path.empty())
-    Ok("of this notebook's kernel");
+    Ok("Python of this notebook's kernel");
   for (const char* name : {"python", "python3"}) {
     const Program program = FindProgram(name);
     if (!python.path.empty() || program.exit_status != 0)
@@ -290,7 +290,7 @@ Python CheckPython() {
     break;
   }
   if (python.path.empty()) {
-    Remark("no python on PATH: other programs are recorded all the same");
+    Remark("no python on PATH: other programs can still be recorded");
     return python;
   }
   // Versions from the package's metadata: importing torch takes seconds.
@@ -361,7 +361,7 @@ bool CheckRecording(const Python& python) {
     No(recording.status().message());
     works = false;
   } else if ((*recording)->tables().processes.size() <= 1) {
-    Remark("nothing to record in a program without torch and without CUDA calls");
+    Remark("the test program has nothing to record: it uses neither torch nor CUDA");
   } else {
     const tables::Tables& tables = (*recording)->tables();
     Ok(fmt::format("{} events", util::FormatCount(tables.session.event_count)));

@@ -78,8 +78,8 @@ int PrintEnvironment(EnvOptions options) {
     return Fail(probe.status().message());
   if (!options.injection && !SuitsPreload(*probe)) {
     return Fail(
-        fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry: "
-                    "set VRAMSCOPE_PROBE to a link without",
+        fmt::format("the path {} has a space or a colon, which LD_PRELOAD cannot contain: "
+                    "set VRAMSCOPE_PROBE to a link without them",
                     *probe));
   }
   if (options.directory.empty())

@@ -38,8 +38,9 @@ util::Status Export(const ExportArguments& arguments) {
     return format.status();
   output::ExportOptions options;
   if (!arguments.at.empty() && format->default_at == nullptr)
-    return util::Status::Error(fmt::format(
-        "--at says nothing of '{}', which has all of the recording; leave it out", format->name));
+    return util::Status::Error(
+        fmt::format("--at does not apply to '{}', which exports the whole recording: leave it out",
+                    format->name));
   if (format->default_at != nullptr) {
     VRAMSCOPE_ASSIGN_OR_RETURN(
         query::Instant at,

@@ -67,7 +67,7 @@ int FinishDirectory(const FinishOptions& options) {
   if (is_finished())
     return finished();
   if (!fs::exists(directory, error)) {
-    return fail(fmt::format("{} does not exist: name the NAME.vram.d that a recording left behind",
+    return fail(fmt::format("{} does not exist: use the directory NAME.vram.d of a recording",
                             options.directory));
   }
   if (!fs::is_directory(directory, error)) {
@@ -118,7 +118,7 @@ int FinishDirectory(const FinishOptions& options) {
   std::move(survivors.may_record.begin(), survivors.may_record.end(),
             std::back_inserter(survivors.idle));
   for (const Recorder& process : survivors.idle) {
-    Note(fmt::format("process {} ({}) still runs: what it allocates from now on is not recorded",
+    Note(fmt::format("process {} ({}) still runs: its further allocations are not recorded",
                      process.pid, process.command));
   }
   return PrintRecording(output, options.report) ? kExitOk : kExitError;

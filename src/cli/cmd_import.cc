@@ -146,9 +146,9 @@ util::Status ImportFolder(const ImportArguments& arguments,
     }
     const imports::Format* const format = imports::Recognize(*input);
     if (format == nullptr || (wanted != nullptr && format != wanted)) {
-      Note(fmt::format("left out: {}: {}", file.string(),
-                       format == nullptr ? "it is no log or trace that vramscope knows"
-                                         : fmt::format("it is {}", format->title)));
+      Note(fmt::format(
+          "left out: {}: {}", file.string(),
+          format == nullptr ? "unknown format" : fmt::format("it is {}", format->title)));
       continue;
     }
     // Logs whose names differ in their ending alone keep it.
@@ -169,9 +169,9 @@ util::Status ImportFolder(const ImportArguments& arguments,
                                            first_failure));
   }
   if (imported == 0) {
-    return util::Status::Error(fmt::format(
-        "{}: no log or trace of {} is in this folder: the formats are {}", arguments.path,
-        wanted == nullptr ? "any known format" : wanted->name, imports::FormatNames()));
+    return util::Status::Error(
+        fmt::format("{}: contains no log or trace of {}: the formats are {}", arguments.path,
+                    wanted == nullptr ? "any known format" : wanted->name, imports::FormatNames()));
   }
   return {};
 }
@@ -196,9 +196,8 @@ util::Status RunImport(const ImportArguments& arguments) {
   if (!fs::is_directory(arguments.path, error))
     return ImportOne(arguments, wanted, options);
   if (IsLiveDirectory(arguments.path) && arguments.path.ends_with(".vram.d")) {
-    return util::Status::Error(
-        fmt::format("{} is a recording of vramscope's: `vramscope finish` makes one file of it",
-                    arguments.path));
+    return util::Status::Error(fmt::format(
+        "{} is already a vramscope recording: `vramscope finish` completes it", arguments.path));
   }
   return ImportFolder(arguments, wanted, options);
 }

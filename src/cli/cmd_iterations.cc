@@ -76,7 +76,7 @@ util::Status ShowIterations(const IterationsArguments& arguments) {
   Select(&*iterations, *recording, arguments);
   if (iterations->iterations.empty()) {
     return util::Status::Error(fmt::format(
-        "{}: no iteration of that process and device: `vramscope iterations {}` lists them",
+        "{}: has no iteration of that process and device: `vramscope iterations {}` lists all",
         arguments.file, arguments.file));
   }
   if (arguments.json)

@@ -25,11 +25,11 @@ util::Status Keywords(const KeywordsArguments& arguments) {
   }
   if (arguments.action != "show" || arguments.name.empty()) {
     return util::Status::Error(
-        "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`");
+        "use `keywords list` or `keywords show NAME`: see `vramscope keywords --help`");
   }
   const std::string_view text = query::BuiltInKeywords(arguments.name);
   if (text.empty()) {
-    return util::Status::Error(fmt::format("no dictionary is called '{}': there are {}",
+    return util::Status::Error(fmt::format("no dictionary is named '{}': use one of {}",
                                            arguments.name, query::BuiltInKeywordNames()));
   }
   return PrintOut(text);

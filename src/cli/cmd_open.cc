@@ -63,8 +63,8 @@ util::Result<std::string> PlaceOfPage(const std::string& file) {
   const std::string home = CacheHome();
   if (home.empty()) {
     return util::Status::Error(
-        "no cache directory for the page, since neither XDG_CACHE_HOME nor HOME is set: `vramscope "
-        "report FILE --html PAGE` makes it elsewhere");
+        "the page needs a cache directory, and neither XDG_CACHE_HOME nor HOME is set: `vramscope "
+        "report FILE --html PAGE` writes it elsewhere");
   }
   struct stat status {};
   if (stat(home.c_str(), &status) != 0) {

@@ -85,9 +85,8 @@ util::Status CheckOptions(const PlotArguments& arguments) {
       std::find_if(std::begin(kKinds), std::end(kKinds),
                    [&](const Kind& known) { return known.name == arguments.kind; });
   if (kind == std::end(kKinds)) {
-    return util::Status::Error(
-        fmt::format("unknown --kind '{}': it is one of timeline, two-bar, compare, categories",
-                    arguments.kind));
+    return util::Status::Error(fmt::format(
+        "unknown --kind '{}': use timeline, two-bar, compare or categories", arguments.kind));
   }
   const auto refuse = [&](const char* options) {
     return util::Status::Error(fmt::format("{} not for --kind {}", options, arguments.kind));
@@ -104,12 +103,13 @@ util::Status CheckOptions(const PlotArguments& arguments) {
   if (arguments.overlay && !timeline)
     return refuse("--overlay is");
   if (arguments.less_baseline && !arguments.overlay)
-    return util::Status::Error("--subtract-baseline is for --kind timeline with --overlay");
+    return util::Status::Error(
+        "--subtract-baseline can only be used with --kind timeline --overlay");
   if (arguments.overlay && (!arguments.by.empty() || !arguments.omit_below.empty()))
-    return util::Status::Error("--overlay draws totals: leave --by and --omit-below out");
+    return util::Status::Error("--overlay draws totals: leave out --by and --omit-below");
   if (!arguments.look.unit.empty() && output::UnitBytes(arguments.look.unit) == 0) {
-    return util::Status::Error(fmt::format(
-        "--unit {}: it is one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB", arguments.look.unit));
+    return util::Status::Error(
+        fmt::format("--unit {}: use B, KiB, MiB, GiB, TiB, kB, MB, GB or TB", arguments.look.unit));
   }
   return {};
 }
@@ -132,8 +132,8 @@ util::Status KeepDevice(const PlotArguments& arguments,
   });
   if (!entries->empty())
     return {};
-  return util::Status::Error(fmt::format("{}: there is no device '{}' in it: --device is one of {}",
-                                         file, arguments.device, marks));
+  return util::Status::Error(fmt::format("{}: has no device '{}': use one of {} for --device", file,
+                                         arguments.device, marks));
 }
 
 util::Status KeepDevice(const PlotArguments& arguments,
@@ -158,7 +158,7 @@ util::Result<query::Report> ReportOf(const PlotArguments& arguments,
 // For recordings without any allocation.
 util::Status NothingToDraw(const PlotArguments& arguments) {
   return util::Status::Error(
-      fmt::format("{}: there are no bytes to draw: `vramscope info {}` says what was recorded",
+      fmt::format("{}: has no memory to draw: `vramscope info {}` shows what was recorded",
                   arguments.files[0], arguments.files[0]));
 }
 

@@ -96,7 +96,7 @@ util::Status ShowKeywordSheet(const ReportArguments& arguments,
     const std::vector<std::string> files =
         is_folder ? RecordingsIn(path) : std::vector<std::string>{path};
     if (files.empty())
-      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+      return util::Status::Error(path + ": contains no recording (*.vram)");
     for (const std::string& file : files) {
       util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
       // One of a folder that is damaged says so, and the others are reported.
@@ -113,7 +113,7 @@ util::Status ShowKeywordSheet(const ReportArguments& arguments,
     }
   }
   if (reports.empty())
-    return util::Status::Error(arguments.files.front() + ": none of its recordings can be read");
+    return util::Status::Error(arguments.files.front() + ": no recording in it can be read");
   if (arguments.json)
     return PrintOut(output::KeywordSheetJson(reports));
   if (arguments.csv)
@@ -124,7 +124,7 @@ util::Status ShowKeywordSheet(const ReportArguments& arguments,
 util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQuery& report) {
   if (!report.by.empty()) {
     return util::Status::Error(
-        "--by and --keywords exclude each other: a dictionary says itself what it looks over");
+        "--by and --keywords cannot be used together: a dictionary defines its own groups");
   }
   util::Result<query::KeywordQuery> query = ParseKeywordOptions(arguments.keywords);
   if (!query.ok())
@@ -170,25 +170,26 @@ std::string NoRefusal(const tables::Tables& tables) {
   const bool has_cpu = std::any_of(
       tables.devices.begin(), tables.devices.end(),
       [](const tables::DeviceRow& row) { return row.kind == tables::DeviceKind::kCpu; });
-  return has_cpu ? "no request for GPU memory was refused; requests for CPU tensors are not watched"
-                 : "no request for memory was refused";
+  return has_cpu ? "no failed allocation of GPU memory; failures of CPU tensors are not recorded"
+                 : "no failed allocation";
 }
 
 util::Status ShowOutOfMemory(const ReportArguments& arguments) {
   if (arguments.csv || !arguments.by.empty() || !arguments.where.empty())
-    return util::Status::Error("--oom is a report of its own: leave out --csv, --by and --where");
+    return util::Status::Error("--oom cannot be used with --csv, --by or --where: leave them out");
   uint64_t number = 0;
   const char* const end = arguments.oom.data() + arguments.oom.size();
   if (std::from_chars(arguments.oom.data(), end, number).ec != std::errc())
-    return util::Status::Error("--oom=" + arguments.oom + ": no number of a refusal");
+    return util::Status::Error("--oom=" + arguments.oom +
+                               ": is not a number of a failed allocation");
   const output::Style style = output::DetectStyle(STDOUT_FILENO);
   std::vector<std::string> objects;
   for (const std::string& file : arguments.files) {
     VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
     VRAMSCOPE_ASSIGN_OR_RETURN(const auto refusals, query::FindRefusals(*recording));
     if (number > refusals.size()) {
-      return util::Status::Error(fmt::format("{}: there is no refusal {}: {} were recorded", file,
-                                             number, refusals.size()));
+      return util::Status::Error(fmt::format(
+          "{}: has no failed allocation {}: the recording has {}", file, number, refusals.size()));
     }
     query::Refusals answer{refusals, {}};
     std::vector<query::OutOfMemory>& explained = answer.explained;
@@ -206,7 +207,8 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
                                          NoRefusal(recording->tables()))
                            : output::FormatOutOfMemory(explained[0], *recording, style);
     if (refusals.size() > 1)
-      text += "\nrefusals, for --oom=N\n" + output::FormatRefusals(refusals, *recording, style);
+      text += "\nfailed allocations, for --oom=N\n" +
+              output::FormatRefusals(refusals, *recording, style);
     VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
   }
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
@@ -216,8 +218,8 @@ util::Status ShowRanks(const ReportArguments& arguments) {
   if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
       !arguments.oom.empty() || arguments.at.front() != "peak")
     return util::Status::Error(
-        "the report of many ranks is one at their peaks: of its options only --json and --html go "
-        "with it");
+        "the report of several ranks shows their peaks: of the options, only --json and --html can "
+        "be used");
   VRAMSCOPE_ASSIGN_OR_RETURN(const std::vector<std::string> files, RankFiles(arguments.files));
   for (const std::string& file : files) {
     if (!arguments.html.empty())
@@ -251,7 +253,7 @@ std::string TextOf(const ReportArguments& arguments,
   options.closing.push_back(output::TraceLine(recording, file, style));
   if (WasCutOff(recording, file)) {
     options.closing.push_back(
-        fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
+        fmt::format("This recording is unfinished: `vramscope finish {}` completes it",
                     output::Printable(file, style.utf8)));
   }
   // The report is printed even if the failed allocations cannot be read.
@@ -323,16 +325,16 @@ util::Status ShowReports(const ReportArguments& arguments) {
   query->at = instants->front();
   if (arguments.files.size() > 1 && !arguments.html.empty()) {
     return util::Status::Error(
-        "--html makes the page of one recording: name one FILE, or with --ranks all of a program");
+        "--html writes the page of one recording: use one FILE, or --ranks for the ranks of a "
+        "program");
   }
   if (!arguments.keywords.dictionaries.empty()) {
     if (instants->size() > 1)
-      return util::Status::Error("--keywords is about one instant: give --at once");
+      return util::Status::Error("--keywords shows one instant: use --at once");
     return ShowKeywords(arguments, *query);
   }
   if (!arguments.keywords.expected.empty()) {
-    return util::Status::Error(
-        "--expected-sum says what --keywords should sum to: give --keywords, too");
+    return util::Status::Error("--expected-sum is the total for --keywords: use --keywords too");
   }
   Shown shown;
   for (const std::string& file : arguments.files) {

@@ -62,14 +62,14 @@ class Resume {
   // A `yield` or `resume` that was killed half way.
   int UnlockOnly() {
     if (!yielded_ && !options_.unverified) {
-      return Fail(fmt::format(
-          "{} was locked by another program than vramscope: --unverified unlocks it all the same",
-          NameOf(target_)));
+      return Fail(
+          fmt::format("another program than vramscope locked {}: --unverified unlocks it anyway",
+                      NameOf(target_)));
     }
     if (const DriverAnswer answer = access_.driver->Unlock(target_.pid); !answer.ok())
       return NotUnlocked("", answer);
     access_.file->Remove();
-    Note(NameOf(target_) + " was locked and had its memory: it goes on");
+    Note(NameOf(target_) + " was locked and had its memory: it continues");
     return kExitOk;
   }
 
@@ -131,8 +131,8 @@ class Resume {
       if (options_.unverified)
         return kExitOk;
       return Fail(fmt::format(
-          "{} was checkpointed by another program than vramscope, so the memory that it needs is "
-          "not known: --unverified resumes it all the same",
+          "another program than vramscope checkpointed {}, so the memory that it needs is unknown: "
+          "--unverified resumes it anyway",
           NameOf(target_)));
     }
     for (const GpuFigure& gpu : ReadFigures(access_.nvml.get(), target_.pid)) {

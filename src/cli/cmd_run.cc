@@ -184,21 +184,21 @@ void Run::NameSurvivors() {
         format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
   };
   for (const Recorder& process : survivors_.may_record)
-    note(process, "it had recorded nothing by then");
+    note(process, "it had not recorded anything");
   for (const Recorder& process : survivors_.idle)
-    note(process, "what it allocated afterwards is not recorded");
+    note(process, "its later allocations are not recorded");
   const auto others = [](size_t count) {
     return count < 2 ? "" : fmt::format(" ({} more)", count - 1);
   };
   if (const Recorder* const process = survivors_.Reason()) {
     notes_.push_back(fmt::format(
-        "process {} ({}){} {}: when it has ended, `vramscope finish {}`", process->pid,
+        "process {} ({}){} {}: after its end run `vramscope finish {}`", process->pid,
         process->command, others(survivors_.recording.size() + survivors_.may_record.size()),
-        survivors_.recording.empty() ? "still runs and may record" : "goes on recording",
+        survivors_.recording.empty() ? "still runs and may record" : "continues to record",
         place_.live_directory()));
   } else if (!survivors_.idle.empty()) {
     notes_.push_back(fmt::format(
-        "process {} ({}){} still runs: what it allocates from now on is not recorded",
+        "process {} ({}){} still runs: its further allocations are not recorded",
         survivors_.idle[0].pid, survivors_.idle[0].command, others(survivors_.idle.size())));
   }
 }
@@ -228,7 +228,8 @@ void Run::EndSampling(int wait_status) {
   if (snapshots_ != nullptr) {
     snapshots_->Stop();
     if (snapshots_->given_up() != 0)
-      notes_.push_back("a snapshot was not finished when the program ended: the recording has it");
+      notes_.push_back(
+          "a snapshot was unfinished when the program ended: use the recording instead");
   }
   if (ring_ != nullptr) {
     ring_->Stop();
@@ -244,7 +245,8 @@ void Run::EndSampling(int wait_status) {
         exits_->failure(), refusals_->failure(), snapshots_ != nullptr ? snapshots_->failure() : "",
         ring_ != nullptr ? ring_->failure() : ""}) {
     if (!failure.empty())
-      notes_.push_back(fmt::format("the launcher could not watch to the end: {}", failure));
+      notes_.push_back(
+          fmt::format("`vramscope run` stopped watching the program early: {}", failure));
   }
   NameUnrecorded();
   NameSurvivors();

@@ -54,7 +54,7 @@ class Onlooker {
     self->process_ = util::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (self->process_.get() < 0) {
       return util::Status::Error(errno == ESRCH || errno == EINVAL
-                                     ? fmt::format("--pid {}: there is no such process", pid)
+                                     ? fmt::format("--pid {}: the process does not exist", pid)
                                      : fmt::format("--pid {}: {}", pid, util::ErrnoText(errno)));
     }
     sigemptyset(&self->stops_);
@@ -130,8 +130,8 @@ util::Status Sampling::Check() {
 util::Status Sampling::OpenNvml() {
   util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
   if (!nvml) {
-    return util::Status::Error(fmt::format("nothing to sample: {}: `vramscope doctor` says more",
-                                           nvml.status().message()));
+    return util::Status::Error(
+        fmt::format("nothing to sample: {}: see `vramscope doctor`", nvml.status().message()));
   }
   nvml_ = std::move(*nvml);
   const std::vector<GpuMonitor::Gpu>& gpus = nvml_->gpus();
@@ -145,7 +145,7 @@ util::Status Sampling::OpenNvml() {
       for (const GpuMonitor::Gpu& gpu : gpus)
         known += (known.empty() ? "" : ", ") + std::to_string(gpu.index);
       return util::Status::Error(
-          fmt::format("--device {}: NVML has no such GPU; there is {}", index, known));
+          fmt::format("--device {}: NVML has no such GPU: use {}", index, known));
     }
     const auto position = static_cast<size_t>(found - gpus.begin());
     if (std::find(options_.gpus.begin(), options_.gpus.end(), position) == options_.gpus.end())
@@ -229,7 +229,7 @@ int Sampling::SampleProcess() {
   End(pid, format::kStatusNotKnown);
   onlooker->reset();
   if (!has_ended)
-    Note(fmt::format("process {} goes on", pid));
+    Note(fmt::format("process {} continues", pid));
   return place_.Finish(arguments_.report, kExitError) ? kExitOk : kExitError;
 }
 

@@ -40,7 +40,7 @@ util::Result<std::string> FindDirectory(const std::string& what) {
   if (IsPid(what)) {
     const pid_t pid = util::WholeNumber<pid_t>(what).value_or(0);
     if (pid == 0)
-      return util::Status::Error(fmt::format("there is no process {}", what));
+      return util::Status::Error(fmt::format("process {} does not exist", what));
     return LiveDirectoryOfProcess(pid);
   }
   std::error_code error;
@@ -53,14 +53,14 @@ util::Result<std::string> FindDirectory(const std::string& what) {
   }
   if (fs::is_directory(path, error)) {
     return util::Status::Error(
-        fmt::format("{} is not a vramscope recording: name a NAME.vram.d, or a process", what));
+        fmt::format("{} is not a live recording: use NAME.vram.d or a process ID", what));
   }
   if (fs::exists(path, error) || fs::exists(path + ".vram", error)) {
     return util::Status::Error(
-        fmt::format("{} is finished: a snapshot is of a program that runs", what));
+        fmt::format("{} is finished: a snapshot needs a running program", what));
   }
   return util::Status::Error(
-      fmt::format("nothing is being recorded as {}: name a process, or a NAME.vram.d", what));
+      fmt::format("no live recording is named {}: use NAME.vram.d or a process ID", what));
 }
 
 // NAME.snapshot-N.vram beside the recording, with the first number that is free.

@@ -61,13 +61,13 @@ class Yield {
       case CheckpointState::kRunning:
         return kExitOk;
       case CheckpointState::kCheckpointed:
-        return Fail(fmt::format("{} has yielded already: `vramscope resume {}` continues it",
+        return Fail(fmt::format("{} has already yielded: `vramscope resume {}` continues it",
                                 NameOf(target_), target_.pid));
       case CheckpointState::kLocked:
-        return Fail(
-            fmt::format("{} is locked by a checkpoint that was not finished: `vramscope "
-                        "resume {}` lets it go on, if that was ours",
-                        NameOf(target_), target_.pid));
+        return Fail(fmt::format(
+            "{} is locked by an unfinished checkpoint: if vramscope began it, `vramscope "
+            "resume {}` unlocks it",
+            NameOf(target_), target_.pid));
       case CheckpointState::kFailed:
         break;
     }
@@ -83,7 +83,7 @@ class Yield {
     if (!options_.unverified) {
       return Refuse(fmt::format(
           "{} cannot be checked for memory that the driver cannot move, which would end it ({}); "
-          "--unverified yields it all the same",
+          "--unverified yields it anyway",
           NameOf(target_), unchecked));
     }
     Note(
@@ -157,7 +157,7 @@ class Yield {
                  static_cast<double>(limit.count());
         },
         [&] {
-          Note(fmt::format("interrupted: {} goes on as soon as the driver answers, within {:g} s",
+          Note(fmt::format("interrupted: {} continues when the driver answers, within {:g} s",
                            NameOf(target_), options_.timeout_s));
         });
     if (answer.ok())
@@ -167,8 +167,8 @@ class Yield {
       Fail(NameOf(target_) + " ended meanwhile");
     } else if (answer.timed_out()) {
       Fail(
-          fmt::format("{} did not finish its work within {:g} s: it goes on, and nothing was "
-                      "changed; --timeout gives it longer",
+          fmt::format("{} did not finish its work within {:g} s: it continues unchanged; --timeout "
+                      "allows more time",
                       NameOf(target_), options_.timeout_s));
     } else if (access_.driver->HasFailed(target_.pid)) {
       Fail(fmt::format("locking failed with {}, and {}", answer.Text(), FailedText(target_)));
@@ -222,7 +222,7 @@ class Yield {
     }
     access_.file->Remove();
     return Fail(fmt::format("{}: {}", why,
-                            answer.ok() ? "the process was unlocked and goes on as it was"
+                            answer.ok() ? "the process was unlocked and continues unchanged"
                                         : "the process ended meanwhile"));
   }
 
@@ -237,7 +237,7 @@ std::string CheckTimeout(const std::string& text) {
   const double seconds = util::WholeNumber<double>(text).value_or(0);
   if (seconds >= 0.001 && seconds <= 86400)
     return "";
-  return fmt::format("'{}' is no number of seconds from 0.001 to 86400", text);
+  return fmt::format("'{}' is not a number of seconds from 0.001 to 86400", text);
 }
 
 int RunYield(const YieldOptions& options) {

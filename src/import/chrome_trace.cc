@@ -320,7 +320,7 @@ void Trace::Finish() {
   const bool has_totals = std::any_of(pools_.begin(), pools_.end(),
                                       [](const auto& pool) { return pool.second.has_totals; });
   if (!has_totals)
-    builder_.Lacks("what was allocated before the trace, and what PyTorch holds and nobody uses");
+    builder_.Lacks("memory allocated before the trace, and free memory of PyTorch");
   builder_.Lacks("memory that is not PyTorch's");
   if (!has_python_)
     builder_.Lacks("Python stacks (with_stack=True has them)");

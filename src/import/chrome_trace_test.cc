@@ -128,7 +128,7 @@ TEST(ChromeTrace, StampsMayCountFromTheStartOfTheMachineOrFrom1970) {
 TEST(ChromeTrace, ATraceWithoutMemoryIsAnError) {
   EXPECT_THAT(ImportText(Trace(R"({"ph":"X","name":"a"})")).error,
               HasSubstr("nothing was imported"));
-  EXPECT_THAT(ImportText("{\"traceEvents\": [}").error, HasSubstr("it is no JSON"));
+  EXPECT_THAT(ImportText("{\"traceEvents\": [}").error, HasSubstr("is not JSON"));
 }
 
 TEST(ChromeTrace, NamesMayHaveLoneBackslashes) {

@@ -61,7 +61,7 @@ std::string WhyUnknown(const Input& input) {
     if (head.find(miss.text) != std::string::npos)
       return std::string(miss.why);
   }
-  return "it is no log or trace that vramscope knows: the formats are " + FormatNames();
+  return "unknown format: the known formats are " + FormatNames();
 }
 
 util::Result<tables::Tables> Import(const Input& input,
@@ -69,9 +69,9 @@ util::Result<tables::Tables> Import(const Input& input,
                                     const Options& options,
                                     tables::AllocationSink& sink) {
   if (options.period_ns && !format.takes_period) {
-    return util::Status::Error(fmt::format(
-        "{}: --period is for logs of readings that have no clock, and {} is none: leave it out",
-        input.path(), format.title));
+    return util::Status::Error(
+        fmt::format("{}: --period is for logs without times, and {} has times: leave it out",
+                    input.path(), format.title));
   }
   util::Budget budget(input.file_bytes());
   Builder builder(sink, budget);

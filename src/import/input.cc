@@ -38,7 +38,7 @@ class PlainStream : public ByteStream {
 
 util::Status Damaged(const std::string& path, const char* kind) {
   return util::Status::Error(
-      fmt::format("{}: the {} data is damaged or cut off: copy the file anew", path, kind));
+      fmt::format("{}: the {} data is damaged or cut off: copy the file again", path, kind));
 }
 
 // A file may have several consecutive members.
@@ -119,7 +119,7 @@ class ZstdStream : public ByteStream {
       whole_ = left == 0;
     }
     if (state_ == nullptr)
-      return util::Status::Error(path_ + ": no memory to unpack it");
+      return util::Status::Error(path_ + ": not enough memory to unpack it");
     return to.pos;
   }
 
@@ -140,7 +140,7 @@ class BoundedStream : public ByteStream {
     util::Result<size_t> bytes = stream_->Read(out);
     if (bytes && (read_bytes_ += *bytes) > limit_bytes_) {
       return util::Status::Error(
-          fmt::format("{}: it unpacks to more than {}: it is damaged, or made to do harm", path_,
+          fmt::format("{}: it unpacks to more than {}: the file is damaged or malicious", path_,
                       util::FormatBytes(limit_bytes_)));
     }
     return bytes;
@@ -290,7 +290,7 @@ util::Result<Input> Input::Open(const std::string& path) {
     return file.status();
   Input input(path, std::move(*file));
   if (input.bytes().empty())
-    return util::Status::Error(path + " is empty: there is nothing to import");
+    return util::Status::Error(path + " is empty: nothing to import");
   VRAMSCOPE_RETURN_IF_ERROR(input.ReadHeads());
   return input;
 }

@@ -358,8 +358,8 @@ std::string Reader::Parse(const std::vector<std::string>& cells, bool is_ended, 
     if (!AddCell(columns_[i], cell, reading))
       return columns_[i] == Column::kUsed && FigureOf(cell)
                  ? fmt::format("'{}' has no unit, unlike the rows before: it is cut off", cell)
-             : columns_[i] == Column::kTime ? fmt::format("'{}' is no time", cell)
-                                            : fmt::format("'{}' is no figure", cell);
+             : columns_[i] == Column::kTime ? fmt::format("'{}' is not a time", cell)
+                                            : fmt::format("'{}' is not a number", cell);
   }
   // A complete row ends with a line end or a unit.
   if (!is_ended && columns_.back() == Column::kUsed && !is_unanswered_ && !HasUnit(cells.back()))
@@ -482,8 +482,8 @@ util::Status ReadNvidiaSmi(const Input& input, const Options& options, Builder* 
   VRAMSCOPE_RETURN_IF_ERROR(lines.status());
   if (!reader.HasRows()) {
     return util::Status::Error(fmt::format(
-        "{}, line {}: neither a header with memory.used or used_memory nor a figure in MiB: "
-        "nvidia-smi writes one with --format=csv",
+        "{}, line {}: has neither a header with memory.used or used_memory nor a number in MiB: "
+        "write the log with nvidia-smi --format=csv",
         input.path(), reader.first_line()));
   }
   reader.Finish();

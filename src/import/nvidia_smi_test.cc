@@ -30,7 +30,7 @@ TEST(NvidiaSmi, ReadingsWithoutAClockStandASecondApart) {
   EXPECT_EQ(log.tables.samples[0].used_bytes, 0u);
   EXPECT_EQ(log.tables.samples[0].time_ns, 0);
   EXPECT_EQ(log.tables.session.end_ns, 3 * kSecondNs);
-  EXPECT_THAT(log.NoteOf("clock"), HasSubstr("a second stands for a reading"));
+  EXPECT_THAT(log.NoteOf("clock"), HasSubstr("one reading each second"));
   EXPECT_EQ(log.NoteOf("mode"), "sampled");
   EXPECT_THAT(log.Losses(), IsEmpty());
 }
@@ -91,7 +91,7 @@ TEST(NvidiaSmi, AProcessThatIsNotListedAnyMoreHasNothing) {
                                                  Pair(2 * kSecondNs, 130 * kMiB))),
                   Pair(Pair(0, 11u), ElementsAre(Pair(0, 50 * kMiB), Pair(kSecondNs, 0)))));
   EXPECT_EQ(log.Text(log.tables.processes[2].command), "a, b");
-  EXPECT_THAT(log.NoteOf("not in it"), HasSubstr("memory that is of no listed process"));
+  EXPECT_THAT(log.NoteOf("not in it"), HasSubstr("memory of processes that the log does not list"));
 }
 
 TEST(NvidiaSmi, WhatIsNoReadingIsCounted) {
@@ -105,7 +105,7 @@ TEST(NvidiaSmi, WhatIsNoReadingIsCounted) {
 
 TEST(NvidiaSmi, ALogThatWasForcedAndIsNoneIsAnError) {
   EXPECT_THAT(ImportText("hello\n", {}, "x.txt", "nvidia-smi").error,
-              HasSubstr("x.txt, line 1: neither a header"));
+              HasSubstr("x.txt, line 1: has neither a header"));
   EXPECT_THAT(ImportText("memory.used [MiB]\n").error, HasSubstr("nothing was imported"));
   EXPECT_EQ(ImportText("1, 2, 3\n").format, "");
   EXPECT_EQ(ImportText("1764189075,1,24576\n").format, "");
@@ -157,7 +157,7 @@ TEST(NvidiaSmi, OneGpuThatIsReadOftenStaysOne) {
         "2026/10/08 10:00:00." + std::to_string(100 + 10 * i) + ", " + std::to_string(i) + " MiB\n";
   const Imported log = ImportText(text);
   EXPECT_THAT(LastFigures(log), ElementsAre(49));
-  EXPECT_THAT(log.NoteOf("devices"), HasSubstr("taken for one GPU"));
+  EXPECT_THAT(log.NoteOf("devices"), HasSubstr("count as one GPU"));
 }
 
 TEST(NvidiaSmi, StampsOfOtherClocksAreRead) {
@@ -170,7 +170,7 @@ TEST(NvidiaSmi, StampsOfOtherClocksAreRead) {
   }
   EXPECT_THAT(
       ImportText("timestamp, memory.used [MiB]\nyesterday, 5 MiB\n").error,
-      HasSubstr("1 rows that are no reading of nvidia-smi; line 2: 'yesterday' is no time"));
+      HasSubstr("1 rows that are no reading of nvidia-smi; line 2: 'yesterday' is not a time"));
 }
 
 TEST(NvidiaSmi, WhatWasCutOffIsALoss) {

@@ -113,7 +113,7 @@ class Profile {
   tables::StackId StackOf(const std::vector<uint64_t>& locations);
   tables::AccountId AccountOf(const std::string& device);
   util::Status Damaged() const {
-    return util::Status::Error(fmt::format("{}: it is no whole profile of pprof", input_.path()));
+    return util::Status::Error(fmt::format("{}: is not a complete pprof profile", input_.path()));
   }
 
   const Input& input_;
@@ -332,7 +332,7 @@ util::Status Profile::Read(std::string_view content) {
   bytes_column_ = BytesColumn();
   if (bytes_column_ == value_types_.size()) {
     return util::Status::Error(fmt::format(
-        "{}: a profile of pprof without a value in bytes: it is none of memory", input_.path()));
+        "{}: is not a memory profile: this pprof profile has no value in bytes", input_.path()));
   }
   for (const std::string_view sample : samples_) {
     if (builder_.IsOver())

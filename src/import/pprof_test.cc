@@ -63,10 +63,11 @@ TEST(Pprof, SamplesAreWhatLivesWithItsStack) {
 
 TEST(Pprof, WhatIsDamagedOrNotOfMemoryIsRefused) {
   const std::string whole = Profile(Sample(Varint(4096)));
-  EXPECT_THAT(ImportText(whole.substr(0, whole.size() - 3)).error, HasSubstr("no whole profile"));
+  EXPECT_THAT(ImportText(whole.substr(0, whole.size() - 3)).error,
+              HasSubstr("not a complete pprof profile"));
   std::string seconds = whole;
   seconds.replace(seconds.find("bytes"), 5, "ticks");
-  EXPECT_THAT(ImportText(seconds).error, HasSubstr("without a value in bytes"));
+  EXPECT_THAT(ImportText(seconds).error, HasSubstr("no value in bytes"));
   const Imported huge = ImportText(Profile(Sample(Varint(UINT64_MAX)) + Sample(Varint(1))));
   EXPECT_EQ(huge.rows.size(), 1u);
   EXPECT_EQ(huge.Losses().at("samples without a size"), 1u);

@@ -240,20 +240,21 @@ void ReadingLog::Finish() {
   if (has_clock_) {
     builder_.Note("clock", "the log's own");
   } else if (options_.period_ns) {
-    builder_.Note("clock", fmt::format("none in the log: one reading every {}, as --period says",
+    builder_.Note("clock", fmt::format("none in the log: one reading every {} (--period)",
                                        util::FormatDuration(*options_.period_ns)));
   } else {
-    builder_.CountSeconds(
-        "readings", "none in the log: a second stands for a reading (--period says how long)");
+    builder_.CountSeconds("readings",
+                          "none in the log: one reading each second (--period changes it)");
   }
   if (by_place_.size() > 1)
     builder_.Note("devices", fmt::format("{} GPUs by the order of the rows: the log has no index",
                                          by_place_.size()));
   else if (by_place_.size() == 1 && queries_ > 1)
-    builder_.Note("devices", "all rows are taken for one GPU: the log has no index");
-  builder_.Lacks("allocations, and what came and went between two readings");
-  builder_.Lacks(of_processes_ ? "memory that is of no listed process" : "whose memory it was");
-  builder_.Lose("readings with an earlier time than the one before", backwards_);
+    builder_.Note("devices", "all rows count as one GPU: the log has no index");
+  builder_.Lacks("allocations, and memory that was allocated and freed between two readings");
+  builder_.Lacks(of_processes_ ? "memory of processes that the log does not list"
+                               : "the processes");
+  builder_.Lose("readings with an earlier time than the previous one", backwards_);
 }
 
 }  // namespace vramscope::imports

@@ -80,7 +80,7 @@ class Log {
     const auto bytes = NumberOf(cells[4]);
     const std::string_view action = Trimmed(cells[2]);
     if (!time_ns || !pointer || !bytes || *bytes > kMostBytes || !IsAction(action)) {
-      Skip(number, fmt::format("'{}' is no {}",
+      Skip(number, fmt::format("'{}' is not a {}",
                                Trimmed(!time_ns            ? cells[1]
                                        : !pointer          ? cells[3]
                                        : !IsAction(action) ? cells[2]
@@ -111,7 +111,7 @@ class Log {
                                       : "the log's own");
     builder_.Lacks("what was allocated before the log began");
     builder_.Lacks("names and stacks");
-    builder_.Lacks("what RMM's pool holds and nobody uses");
+    builder_.Lacks("free memory of RMM's pool");
   }
 
  private:

@@ -49,8 +49,9 @@ TEST(RmmCsv, TimesMayCountFrom1970AndTheHeaderMayBeMissing) {
   const Imported spark = ImportText("7,14:21:19.998533,allocate,0x30a000000,256,0x2\n");
   EXPECT_EQ(spark.format, "rmm");
   EXPECT_EQ(spark.rows.size(), 1u);
-  EXPECT_THAT(ImportText(std::string(kHeader) + "7,noon,allocate,0x1,1,0x0\n").error,
-              ::testing::HasSubstr("1 rows that are no event of RMM; line 2: 'noon' is no time"));
+  EXPECT_THAT(
+      ImportText(std::string(kHeader) + "7,noon,allocate,0x1,1,0x0\n").error,
+      ::testing::HasSubstr("1 rows that are no event of RMM; line 2: 'noon' is not a time"));
 }
 
 TEST(RmmCsv, WhatContradictsIsCounted) {

@@ -200,7 +200,7 @@ TEST_F(IterationsTest, OfASampledRecordingNothingIsSaidOfFrees) {
   const std::string text = FormatLeaks({}, recording_, {});
   ExpectWidth(text, 80);
   EXPECT_EQ(text,
-            "Sampled: no allocations are known, so neither what grows nor what was never\n"
+            "Sampled: allocations are unknown, so neither what grows nor what was never\n"
             "freed. `vramscope run` records them.\n");
 }
 

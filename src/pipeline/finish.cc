@@ -240,7 +240,8 @@ util::Status FinishRecording(const std::string& live_directory,
 }
 
 util::Status WriteSnapshot(const std::string& live_directory, const std::string& output) {
-  const Interruptible interruptible("\nvramscope: interrupted: there is no snapshot\n", kExitError);
+  const Interruptible interruptible("\nvramscope: interrupted: no snapshot was written\n",
+                                    kExitError);
   return WriteFinishedFile(live_directory, output, Kept::kLatest, UpToNow(live_directory, {}));
 }
 

@@ -158,7 +158,7 @@ std::string ForeignEntry(const util::OwnedDirectory& directory) {
       continue;
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
-      return name + " is no part of a recording";
+      return name + " is not part of a recording";
     if (const auto file = directory.Open(name, content); !file && directory.Has(name))
       return file.status().message().substr(directory.path().size() + 1);
   }
@@ -175,7 +175,8 @@ util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
       continue;
     const auto file = directory.Open(name, &kUnfinishedContent);
     if (file && !directory.Remove(name, *file))
-      return util::Status::Error(fmt::format("{}/{} cannot be removed", directory.path(), name));
+      return util::Status::Error(
+          fmt::format("{}/{} cannot be removed: check its permissions", directory.path(), name));
   }
   return {};
 }
@@ -272,7 +273,7 @@ util::Status PlaceLiveDirectory(util::OwnedDirectory* directory,
     VRAMSCOPE_RETURN_IF_ERROR(CheckLiveDirectory(live));
     VRAMSCOPE_RETURN_IF_ERROR(KeepOlder(live, older));
   }
-  return util::Status::Error(fmt::format("{} cannot be made: {}: choose another place with -o",
+  return util::Status::Error(fmt::format("{} cannot be created: {}: choose another place with -o",
                                          live, util::ErrnoText(error)));
 }
 
@@ -307,7 +308,7 @@ util::Status RemoveLiveDirectory(util::OwnedDirectory& directory) {
   const std::string path = directory.path();
   if (const std::string why = ForeignEntry(directory); !why.empty()) {
     return util::Status::Error(fmt::format(
-        "{} was not removed: {}: look at it, and remove the directory by hand", path, why));
+        "{} was not removed: {}: check it, and remove the directory yourself", path, why));
   }
   bool is_busy = false;
   const bool is_alone = LockWithin(directory.fd(), kReading, &is_busy);

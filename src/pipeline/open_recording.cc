@@ -42,7 +42,7 @@ util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::strin
   const int fd = memfd_create("vramscope", MFD_CLOEXEC);
   if (fd < 0) {
     return util::Status::Error(
-        fmt::format("{}: no memory to read it into: {}", path, util::ErrnoText(errno)));
+        fmt::format("{}: not enough memory to read it: {}", path, util::ErrnoText(errno)));
   }
   Progress progress("reading " + path);
   const util::Status written =
@@ -111,12 +111,12 @@ util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string
       const std::string finished = name.substr(0, name.size() - kLive.size());
       return util::Status::Error(
           fs::exists(finished, error)
-              ? fmt::format("{}: no such live recording: it is finished, as {}", path, finished)
-              : fmt::format("{}: no such live recording, and no finished one {} beside it", path,
+              ? fmt::format("{}: does not exist: the recording is finished: use {}", path, finished)
+              : fmt::format("{}: does not exist, and neither does {}: check the name", path,
                             finished));
     }
     return util::Status::Error(
-        fmt::format("{}: no such file, and no live recording {}.d beside it", path, path));
+        fmt::format("{}: does not exist, and neither does {}.d: check the name", path, path));
   }
   return tables::Open(path);
 }
@@ -144,7 +144,7 @@ util::Status CheckNotInput(const std::string& output, const std::string& input) 
   if (!std::filesystem::equivalent(output, input, error) || error)
     return {};
   return util::Status::Error(
-      fmt::format("{} is the recording itself: choose another file to write", output));
+      fmt::format("{} is the recording itself: choose another output file", output));
 }
 
 bool IsFolder(const std::string& path) {
@@ -177,7 +177,7 @@ util::Result<std::vector<std::string>> RankFiles(const std::vector<std::string>&
     const std::vector<std::string> inside =
         IsFolder(path) ? RecordingsIn(path) : std::vector<std::string>{path};
     if (inside.empty())
-      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+      return util::Status::Error(path + ": contains no recording (*.vram)");
     files.insert(files.end(), inside.begin(), inside.end());
   }
   return files;

@@ -82,9 +82,9 @@ util::Result<std::string> LiveDirectoryOfProcess(pid_t pid) {
   const std::optional<std::string> maps = util::ReadProc(pid, "maps", &error);
   const std::string name = fmt::format("process {} ({})", pid, util::ProcCommand(pid));
   if (!maps && (error == EACCES || error == EPERM))
-    return util::Status::Error(name + " belongs to another user: only that user can ask for it");
+    return util::Status::Error(name + " belongs to another user: run the command as that user");
   if (!maps)
-    return util::Status::Error(fmt::format("there is no process {}", pid));
+    return util::Status::Error(fmt::format("process {} does not exist", pid));
   // Mapped by a program, open in the launcher; in the environment of one that has done nothing yet.
   std::vector<std::string> paths;
   for (size_t begin = 0; begin < maps->size();) {
@@ -108,7 +108,7 @@ util::Result<std::string> LiveDirectoryOfProcess(pid_t pid) {
     if (IsLiveDirectory(directory))
       return directory;
   }
-  return util::Status::Error(name + " is not being recorded: start it with `vramscope run`");
+  return util::Status::Error(name + " is not recorded: start it with `vramscope run`");
 }
 
 std::string LiveDirectoryOf(const std::string& path) {

@@ -141,12 +141,12 @@ util::Status RunResolve(const std::string& path, const OpenOptions& options, int
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return util::Status::Error(
-        fmt::format("{}: no pipe to be had: {}", path, util::ErrnoText(errno)));
+        fmt::format("{}: cannot create a pipe: {}", path, util::ErrnoText(errno)));
   const util::UniqueFd from = AboveStreams(ends[0]);
   util::UniqueFd to = AboveStreams(ends[1]);
   if (!from.ok() || !to.ok())
     return util::Status::Error(
-        fmt::format("{}: no descriptor to be had: {}", path, util::ErrnoText(errno)));
+        fmt::format("{}: cannot create a file descriptor: {}", path, util::ErrnoText(errno)));
   std::vector<std::string> words = {"vramscope", "resolve", path};
   if (!options.native_names)
     words.insert(words.begin() + 2, "--no-native-names");
@@ -159,9 +159,9 @@ util::Status RunResolve(const std::string& path, const OpenOptions& options, int
   const int error = posix_spawn(&pid, program.c_str(), settings.actions(), settings.attributes(),
                                 arguments.data(), Environment().data());
   if (error != 0) {
-    return util::Status::Error(
-        fmt::format("{}: a live directory is read by the program '{}', which cannot be started: {}",
-                    path, program, util::ErrnoText(error)));
+    return util::Status::Error(fmt::format(
+        "{}: reading a live directory needs the program '{}', which cannot be started: {}", path,
+        program, util::ErrnoText(error)));
   }
   to = util::UniqueFd();
   std::string said;
@@ -194,7 +194,7 @@ util::Result<std::unique_ptr<tables::Recording>> OpenLive(const std::string& pat
   const util::UniqueFd file = AboveStreams(memfd_create("vramscope", MFD_CLOEXEC));
   if (!file.ok()) {
     return util::Status::Error(
-        fmt::format("{}: no memory to read it into: {}", path, util::ErrnoText(errno)));
+        fmt::format("{}: not enough memory to read it: {}", path, util::ErrnoText(errno)));
   }
   VRAMSCOPE_RETURN_IF_ERROR(RunResolve(path, options, file.get()));
   auto recording = tables::OpenDescriptor(file.get(), path);

@@ -57,7 +57,7 @@ auto Guarded(const Work& work) noexcept -> decltype(work()) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    SetError("there is not enough memory to answer");
+    SetError("not enough memory for the answer");
   } catch (const std::exception& error) {
     SetError(error.what());
   } catch (...) {

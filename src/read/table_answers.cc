@@ -171,7 +171,7 @@ AnswerResult TableAnswer(const tables::Recording& recording, const std::string& 
   }
   if (!found) {
     return util::Status::Error("no table is named '" + name +
-                               "': the table 'tables' has the names of all");
+                               "': the table 'tables' lists all names");
   }
   return answer;
 }

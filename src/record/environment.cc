@@ -87,9 +87,9 @@ util::Result<std::string> FindProbe() {
   probe = fs::absolute(probe, error);
   if (!fs::is_regular_file(probe, error)) {
     return util::Status::Error(
-        named ? fmt::format("VRAMSCOPE_PROBE names no file: {}: correct it, or unset it",
+        named ? fmt::format("VRAMSCOPE_PROBE: {} does not exist: correct the variable, or unset it",
                             probe.string())
-              : fmt::format("the probe is missing: {}: build or install vramscope anew, or set "
+              : fmt::format("the probe is missing: {}: build or install vramscope again, or set "
                             "VRAMSCOPE_PROBE to its path",
                             probe.string()));
   }
@@ -144,13 +144,13 @@ util::Result<std::string> LinkProbe(const std::string& probe) {
       util::OwnedDirectory::CreateTemporary("/tmp/vramscope-");
   if (!folder) {
     return util::Status::Error(
-        fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry, and no "
-                    "link to it can be made: {}",
+        fmt::format("the path {} has a space or a colon, which LD_PRELOAD cannot contain, and "
+                    "a link to it cannot be created: {}",
                     probe, folder.status().message()));
   }
   std::string link = folder->path() + "/" + kProbeName;
   if (!folder->CreateLink(kProbeName, probe)) {
-    return util::Status::Error(fmt::format("cannot make {}: {}", link, util::ErrnoText(errno)));
+    return util::Status::Error(fmt::format("cannot create {}: {}", link, util::ErrnoText(errno)));
   }
   return link;
 }

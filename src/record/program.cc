@@ -163,7 +163,7 @@ Program FindProgram(const std::string& command) {
   if (command.find('/') != std::string::npos) {
     if (IsDirectory(command)) {
       return CannotStart(kExitNotExecutable,
-                         fmt::format("{} is a directory: name a program in it", command));
+                         fmt::format("{} is a directory: use a program in it", command));
     }
     if (access(command.c_str(), F_OK) != 0) {
       const bool missing = errno == ENOENT || errno == ENOTDIR;
@@ -173,7 +173,8 @@ Program FindProgram(const std::string& command) {
     if (!IsExecutableFile(command)) {
       return CannotStart(
           kExitNotExecutable,
-          fmt::format("{} is not executable: chmod +x it, or name its interpreter", command));
+          fmt::format("{} is not executable: chmod +x it, or run it with its interpreter",
+                      command));
     }
     return Inspect(command);
   }
@@ -200,11 +201,11 @@ Program FindProgram(const std::string& command) {
   if (!command.empty() && access(command.c_str(), F_OK) == 0) {
     return CannotStart(
         kExitNotFound,
-        fmt::format("{0} is not in PATH: for the file in this directory write ./{0}", command));
+        fmt::format("{0} is not in PATH: use ./{0} for the file in this directory", command));
   }
   return CannotStart(
       kExitNotFound,
-      fmt::format("command not found: '{}': check its spelling, or give its path", command));
+      fmt::format("command not found: '{}': check the spelling, or use its path", command));
 }
 
 std::string NameOfCommand(const std::vector<std::string>& command) {

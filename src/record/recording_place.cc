@@ -165,7 +165,8 @@ util::Status RecordingPlace::FinishFile(int interrupted_status) {
   const bool exists = lstat(output_.c_str(), &info) == 0;
   if (exists && (!replaced_ || FindOldRecording(output_) != replaced_)) {
     return util::Status::Error(fmt::format(
-        "{} appeared during the run and was left as it is: name another file with -o", output_));
+        "another program created {} during the run, and it is unchanged: use another file with -o",
+        output_));
   }
   try {
     return FinishRecording(live_.path(), output_, interrupted_status);
@@ -178,7 +179,8 @@ util::Status RecordingPlace::FinishFile(int interrupted_status) {
 bool RecordingPlace::Finish(const ReportOptions& report, int interrupted_status) {
   const std::string live = live_.path();
   if (!live_.IsAtItsPath()) {
-    Fail(fmt::format("the recording is lost: {} was removed or renamed meanwhile", live_.path()));
+    Fail(fmt::format("the recording is lost: {} was removed or renamed during the run",
+                     live_.path()));
     return false;
   }
   if (const util::Status status = FinishFile(interrupted_status); !status.ok()) {

@@ -79,8 +79,7 @@ class FileRecording : public Recording {
   void TakeSession(const std::vector<std::string>& texts);
   Status ReadBytes(uint64_t offset, size_t size, void* out) const;
   Status Damaged(const char* what) const {
-    return Status::Error(path_ + ": is damaged (" + what +
-                         "): copy it again from where it came from, or record anew");
+    return Status::Error(path_ + ": is damaged (" + what + "): copy it again, or record again");
   }
 
   const int fd_;
@@ -101,7 +100,7 @@ Status FileRecording::ReadBytes(uint64_t offset, size_t size, void* out) const {
     if (got < 0)
       return Status::Error(path_ + ": cannot be read: " + util::ErrnoText(errno));
     if (got == 0)
-      return Status::Error(path_ + ": became shorter while it was read");
+      return Status::Error(path_ + ": became shorter during reading: run the command again");
     to += got;
     offset += static_cast<uint64_t>(got);
     size -= static_cast<size_t>(got);
@@ -126,7 +125,7 @@ Status FileRecording::LoadHeader() {
   if (size >= offsetof(FileHeader, header_bytes) && header.major == 1) {
     return Status::Error(path_ + ": was written by vramscope 0.1 in format 1." +
                          std::to_string(header.minor) +
-                         ", which this version does not read: record anew");
+                         ", which this version cannot read: record again");
   }
   if (size >= offsetof(FileHeader, header_bytes) && header.major > kMajorVersion) {
     return Status::Error(path_ + ": was written by a newer vramscope (format " +
@@ -135,7 +134,7 @@ Status FileRecording::LoadHeader() {
   }
   if (size < sizeof header) {
     return Status::Error(path_ + ": was cut off after " + std::to_string(file_bytes_) +
-                         " bytes: nothing of it can be read");
+                         " bytes and cannot be read: copy it again, or record again");
   }
   if (header.major != kMajorVersion ||
       header.crc != base::Crc32c(&header, offsetof(FileHeader, crc)) ||
@@ -148,9 +147,8 @@ Status FileRecording::LoadHeader() {
 
 Status FileRecording::LoadIndex(std::vector<IndexEntry>* index) {
   Trailer trailer;
-  const Status cut = Status::Error(
-      path_ +
-      ": its end is missing or damaged: copy it again from where it came from, or record anew");
+  const Status cut =
+      Status::Error(path_ + ": its end is missing or damaged: copy it again, or record again");
   if (file_bytes_ < header_bytes_ + sizeof trailer)
     return cut;
   VRAMSCOPE_RETURN_IF_ERROR(ReadBytes(file_bytes_ - sizeof trailer, sizeof trailer, &trailer));

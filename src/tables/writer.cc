@@ -241,8 +241,8 @@ void Writer::WritePadding(const Tables& tables, BlockEncoder* encoder) {
   const uint64_t least = LeastFileBytes(tables, allocations);
   if (least > offset_ + kMostPaddingBytes) {
     return Fail(util::Status::Error(
-        path_ + ": cannot be written: its names are " + util::FormatBytes(NamedTextBytes(tables)) +
-        " where they are listed, and its rows more than a reader makes of a file: record less"));
+        path_ + ": cannot be written: its names (" + util::FormatBytes(NamedTextBytes(tables)) +
+        " in lists) and rows are more than a reader accepts: record a shorter run"));
   }
   std::mt19937_64 random;  // the same noise in each file
   std::string noise;

@@ -54,14 +54,14 @@ int JsonReader::PeekPastBlanks() {
 JsonReader::Token JsonReader::Fail(const char* what) {
   if (status_.ok()) {
     status_ = Status::Error(
-        fmt::format("{}, byte {}: it is no JSON: {}", path_, before_bytes_ + at_, what));
+        fmt::format("{}, byte {}: is not JSON: {}", path_, before_bytes_ + at_, what));
   }
   return Token::kEnd;
 }
 
 JsonReader::Token JsonReader::Close(char bracket) {
   if (open_.empty() || open_.back() != bracket)
-    return Fail("a bracket closes what was not opened");
+    return Fail("a closing bracket has no opening bracket");
   Advance();
   open_.pop_back();
   in_value_ = false;
@@ -87,7 +87,7 @@ JsonReader::Token JsonReader::Next() {
       if (wants_key)
         return Fail("a name of a value is missing");
       if (open_.size() == kMaxDepth)
-        return Fail("it is nested too deeply");
+        return Fail("too many nested brackets");
       Advance();
       open_ += static_cast<char>(c);
       in_value_ = false;
@@ -151,7 +151,7 @@ void JsonReader::ReadString() {
   for (;;) {
     const int c = Peek();
     if (c < 0) {
-      Fail("it ends within a string");
+      Fail("the file ends within a string");
       return;
     }
     Advance();

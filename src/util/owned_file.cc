@@ -241,7 +241,7 @@ Result<OwnedDirectory> OwnedDirectory::Open(const std::string& path) {
   if (!fd.ok() || fstat(fd.get(), &info) != 0) {
     return Status::Error(path + ": " +
                          (errno == ELOOP || errno == ENOTDIR
-                              ? "is not a directory, or a link to one"
+                              ? "is not a directory"
                               : "cannot be opened: " + ErrnoText(errno)));
   }
   if (info.st_uid != geteuid())
@@ -269,7 +269,7 @@ Result<OwnedDirectory> OwnedDirectory::Create(const std::string& path) {
     if (file.ok())
       unlinkat(fd.get(), temporary.c_str(), 0);
     if (!is_shown_so)
-      return Status::Error(path + ": cannot be made: another user keeps replacing it");
+      return Status::Error(path + ": cannot be created: another user keeps replacing it");
   }
   (void)!fchmod(fd.get(), kDirectoryMode);
   return OwnedDirectory(path, std::move(fd), info.st_uid);
@@ -284,7 +284,7 @@ Result<OwnedDirectory> OwnedDirectory::OpenOrCreatePrivate(const std::string& pa
   }
   Result<OwnedDirectory> directory = Open(path);
   if (directory && !directory->IsPrivate())
-    return Status::Error(path + ": can be entered by others: chmod 700 it");
+    return Status::Error(path + ": other users can enter it: chmod 700 it");
   return directory;
 }
 
@@ -435,7 +435,7 @@ Status OwnedDirectory::RemoveSelf() {
   if (!parent.ok())
     return FileError(path_, "cannot be removed", errno);
   if (!IsAtItsPath())
-    return Status::Error(path_ + ": cannot be removed: another is at its place");
+    return Status::Error(path_ + ": cannot be removed: another file took its place");
   if (unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR) != 0)
     return FileError(path_, "cannot be removed", errno);
   return {};
@@ -577,7 +577,7 @@ Status AtomicFile::Appear() {
   const int directory = directory_.get();
   const auto foreign = [this] {
     return Status::Error(path_ +
-                         ": appeared while it was being written: it was left as it is; remove it, "
+                         ": another program created it meanwhile, and it is unchanged: remove it, "
                          "or choose another name");
   };
   if (replaces_ && !IsAt(directory, name_, replaced_)) {

@@ -130,7 +130,7 @@ def cpp(how, statuses):
         folders = [f"-I{ROOT / name}" for name in ("src", "include", "tests")]
         cases.run(["c++", "-std=c++20", "-O1", "-g", *folders, source, "-o", host, "-ldl"], bench.environment, 60)
         file, done = under(bench, f"oom c++ {how}", [host, how], statuses=statuses)
-        patterns = [r"asked for at driver_refused\.cc:\d+ in .*MakePreconditioner", r"driver_refused\.cc:\d+ in .*MakeFields"]
+        patterns = [r"requested at driver_refused\.cc:\d+ in .*MakePreconditioner", r"driver_refused\.cc:\d+ in .*MakeFields"]
         result = judged(oom(bench, file, "--oom"), patterns)
         problems = said_before(done, file, "Out of memory on gpu")
         if how == "caught" and "goes on" not in done.stdout:

@@ -108,7 +108,7 @@ class Dump {
     builder_.Note("NVML's figure", amends_.empty()
                                        ? "none in the file: MXNet did not see its own process"
                                        : "of this process: its rows and nvml_amend, the residual");
-    builder_.Lacks("what was freed before the dump, and the peak");
+    builder_.Lacks("memory freed before the dump, and the peak");
     builder_.Lacks("free memory of MXNet's pools");
     builder_.Lacks("stacks");
   }
@@ -120,7 +120,7 @@ class Dump {
 
   void AddBlock(std::string_view name, uint64_t asked_bytes, int32_t device, uint64_t bytes) {
     if (asked_bytes > bytes) {
-      builder_.Lose("blocks that are smaller than what was asked for", 1);
+      builder_.Lose("blocks that are smaller than their request", 1);
       asked_bytes = bytes;
     }
     tables::SiteRow site = Builder::SiteOf(AccountOf(device));
@@ -155,7 +155,7 @@ util::Status ReadMxnetDump(const Input& input, const Options&, Builder* builder)
   std::string_view line;
   if (lines.Next(&line) && !IsHeader(line)) {
     return util::Status::Error(fmt::format(
-        "{}: its first line is not the header of MXNet's dump (\"Attribute Name\",\"Requested "
+        "{}: the first line is not the header of MXNet's dump (\"Attribute Name\",\"Requested "
         "Size\",...)",
         input.path()));
   }

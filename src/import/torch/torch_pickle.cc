@@ -71,7 +71,7 @@ util::Status TorchPickle::Read() {
   if (!Take(2, &head))
     return Truncated();
   if (head[0] != 0x80 || head[1] < 2 || head[1] > 5)
-    return Fail("it is no pickle of protocol 2 to 5");
+    return Fail("it is not a pickle of protocol 2 to 5");
   while (!done_) {
     if (at_ == data_.size())
       return Truncated();
@@ -111,8 +111,8 @@ util::Status TorchPickle::RefuseCode(uint8_t opcode, const char* name) const {
     std::erase_if(what, [](char c) { return c < ' ' || c > '~'; });
   }
   return util::Status::Error(fmt::format(
-      "{}: it holds code ({} at byte {}{}), which a memory snapshot does not, and which "
-      "vramscope does not run",
+      "{}: contains code ({} at byte {}{}): a memory snapshot has none, and vramscope does not "
+      "run it",
       path_, name, at_ - 1, what));
 }
 
@@ -362,8 +362,8 @@ util::Status TorchPickle::Step(uint8_t opcode) {
   }
   if (const char* const name = CodeName(opcode); name != nullptr)
     return RefuseCode(opcode, name);
-  return Fail(
-      fmt::format("opcode {:#04x} at byte {} is none of a memory snapshot's", opcode, at_ - 1));
+  return Fail(fmt::format("opcode {:#04x} at byte {} does not belong to a memory snapshot", opcode,
+                          at_ - 1));
 }
 
 }  // namespace vramscope::imports

@@ -36,7 +36,7 @@ class Snapshot {
         list != nullptr ? list : pickle_.ListOf(pickle_.Get(root, PickleKey::kSegments));
     if (segments == nullptr)
       return util::Status::Error(input_.path() +
-                                 ": it is a pickle, but no memory snapshot of PyTorch's: it has no "
+                                 ": is a pickle, but not a memory snapshot of PyTorch: it has no "
                                  "'segments'");
     FindDevices(pickle_.Get(root, PickleKey::kVramscope));
     if (!builder_.budget().Charge("segments", segments->size(), 16))
@@ -208,7 +208,7 @@ class Snapshot {
                             "none in the snapshot: a second stands for an event, in their order");
     }
     if (events != 0 && !is_ours_)
-      builder_.Lacks("the size of freed blocks beyond what was asked for, up to 512 bytes");
+      builder_.Lacks("the rounding of freed blocks, up to 512 bytes each");
   }
 
   const Input& input_;

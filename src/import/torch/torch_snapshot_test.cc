@@ -99,11 +99,11 @@ TEST_F(TorchPickleTest, CodeIsNamedAndNotRun) {
   EXPECT_THAT(Read("\x80\x02"
                    "cposix\nsystem\n(Text")
                   .message(),
-              HasSubstr("it holds code (GLOBAL at byte 2: posix system)"));
+              HasSubstr("contains code (GLOBAL at byte 2: posix system)"));
   EXPECT_THAT(Read(Pickle(Text("os") + Text("system") + "\x93")).message(),
-              HasSubstr("it holds code (STACK_GLOBAL at byte 14: os system)"));
+              HasSubstr("contains code (STACK_GLOBAL at byte 14: os system)"));
   EXPECT_THAT(Read(Pickle("NNR")).message(), HasSubstr("REDUCE"));
-  EXPECT_THAT(Read("\x80\x01.").message(), HasSubstr("no pickle of protocol 2 to 5"));
+  EXPECT_THAT(Read("\x80\x01.").message(), HasSubstr("not a pickle of protocol 2 to 5"));
   EXPECT_THAT(Read(Pickle("Nu")).message(), HasSubstr("damaged"));
 }
 

@@ -30,19 +30,19 @@ util::Status WriteExport(const ExportFormat& format,
   if (format.of_allocations && tables::IsSampled(recording)) {
     return util::Status::Error(
         session.path +
-        ": it is sampled and has no allocations; `export --to perfetto` and `plot` show its "
-        "readings");
+        ": it is sampled, so its allocations are unknown; `export --to perfetto` and `plot` show "
+        "its readings");
   }
   util::Budget budget(session.file_bytes, kExportBaseBytes, kExportBytesPerFileByte);
   const uint64_t limit_bytes = budget.left_bytes();
   return format.write(recording, options, [&](std::string_view piece) -> util::Status {
     if (budget.Charge("bytes", piece.size()))
       return sink(piece);
-    return util::Status::Error(fmt::format(
-        "{}: as {} its {} allocations would be more than {}, too much for a recording of {}: it is "
-        "damaged, or made to do harm",
-        session.path, format.name, session.allocation_count, util::FormatBytes(limit_bytes),
-        util::FormatBytes(session.file_bytes)));
+    return util::Status::Error(
+        fmt::format("{}: as {}, its {} allocations would be larger than {}, which is too much for "
+                    "a recording of {}: the file is damaged or malicious",
+                    session.path, format.name, session.allocation_count,
+                    util::FormatBytes(limit_bytes), util::FormatBytes(session.file_bytes)));
   });
 }
 

@@ -78,7 +78,7 @@ void WriteLeaks(const tables::Recording& recording,
   };
   json.Key("leaks");
   json.BeginObject();
-  json.Field("verdict", tables::IsSampled(recording) ? "Sampled: no allocations are known"
+  json.Field("verdict", tables::IsSampled(recording) ? "Sampled: allocations are unknown"
                         : leaks.ok()                 ? VerdictOf(*leaks).text
                                                      : leaks.status().message());
   json.Field("unused", leaks.ok() ? UnusedModelsText(*leaks) : "");

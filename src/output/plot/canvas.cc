@@ -34,7 +34,7 @@ util::Result<const Cairo*> Cairo::Load() {
   void* const library = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return util::Status::Error(
-        "plots are drawn by libcairo.so.2, which cannot be loaded: install it (Debian: apt-get "
+        "plots need libcairo.so.2, which cannot be loaded: install it (Debian: apt-get "
         "install libcairo2)");
   }
 #define VRAMSCOPE_CAIRO(name)                                                          \
@@ -91,7 +91,7 @@ class Drawing : public CairoCanvas {
     const cairo_status_t status = cairo_.status(context_);
     if (status == CAIRO_STATUS_SUCCESS)
       return {};
-    return util::Status::Error(fmt::format("a picture of {:.0f} x {:.0f} points: Cairo says: {}",
+    return util::Status::Error(fmt::format("a picture of {:.0f} x {:.0f} points: Cairo reports: {}",
                                            size_.width, size_.height,
                                            cairo_.status_to_string(status)));
   }
@@ -176,7 +176,7 @@ class Drawing : public CairoCanvas {
       cairo_.surface_finish(surface_);
     const cairo_status_t done = cairo_.surface_status(surface_);
     if (done != CAIRO_STATUS_SUCCESS)
-      return util::Status::Error(fmt::format("Cairo says: {}", cairo_.status_to_string(done)));
+      return util::Status::Error(fmt::format("Cairo reports: {}", cairo_.status_to_string(done)));
     return std::move(bytes_);
   }
 
@@ -217,7 +217,7 @@ util::Result<ImageFormat> ImageFormatOf(const std::string& path) {
   if (path.ends_with(".pdf"))
     return ImageFormat::kPdf;
   return util::Status::Error(
-      fmt::format("{}: the ending says the format, which must be .svg, .png or .pdf", path));
+      fmt::format("{}: use a file name that ends with .svg, .png or .pdf", path));
 }
 
 std::string FitText(Canvas& canvas,

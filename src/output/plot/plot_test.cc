@@ -477,7 +477,7 @@ TEST(Render, EveryFormatHasItsSignature) {
   EXPECT_TRUE(RenderFigure(figure, ImageFormat::kPdf)->starts_with("%PDF"));
   Figure huge = figure;
   huge.size = {1e6, 1e6};
-  EXPECT_THAT(RenderFigure(huge, ImageFormat::kPng).status().message(), HasSubstr("Cairo says"));
+  EXPECT_THAT(RenderFigure(huge, ImageFormat::kPng).status().message(), HasSubstr("Cairo reports"));
   EXPECT_FALSE(ImageFormatOf("a.jpg").ok());
   EXPECT_EQ(*ImageFormatOf("a.b.pdf"), ImageFormat::kPdf);
 }

@@ -190,10 +190,10 @@ void DiffText::AddIterations() {
     return;
   const auto table = Begin("Iterations");
   for (const query::DiffIteration& iteration : diff_.iterations) {
-    AddLine(fmt::format("{}, its peak", iteration.number), iteration.a_peak_bytes,
+    AddLine(fmt::format("{}: peak", iteration.number), iteration.a_peak_bytes,
             iteration.b_peak_bytes, table.get());
-    AddLine(fmt::format("{}, at its end", iteration.number), iteration.a_end_bytes,
-            iteration.b_end_bytes, table.get());
+    AddLine(fmt::format("{}: end", iteration.number), iteration.a_end_bytes, iteration.b_end_bytes,
+            table.get());
   }
 }
 
@@ -277,7 +277,7 @@ void DiffText::AddSources() {
     limits += fmt::format(", of the driver's memory and of free bytes up to {},",
                           util::FormatBytes(diff_.driver_threshold_bytes));
   }
-  const std::string noise = fmt::format("Differences of up to {} are taken for noise.", limits);
+  const std::string noise = fmt::format("Differences of up to {} are treated as noise.", limits);
   Add(Wrapped(noise, 0, kSentenceIndent, style()), Ink::kDim);
 }
 

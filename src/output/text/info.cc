@@ -102,7 +102,7 @@ void InfoText::AddSession() {
   if (!session.version.empty())
     recorded += ", by vramscope " + Clean(session.version);
   if (report_.sampled)
-    recorded += "; sampled: no allocations are known";
+    recorded += "; sampled: allocations are unknown";
   Line("session", recorded);
   Line("duration", tables::NoteOf(recording_, tables::kInstantNote).empty()
                        ? util::FormatDuration(session.end_ns - session.begin_ns)
@@ -260,7 +260,7 @@ void InfoText::AddInvariants() {
     first = false;
   }
   if (report_.sampled) {
-    More("not checked: frees, blocks in segments (no allocations are known), and the rows against");
+    More("not checked: frees, blocks in segments (allocations are unknown), and the rows against");
     More("NVML's figures, of which they are made");
   }
 }

@@ -162,11 +162,10 @@ class IterationsText : public TextLines {
       return recording_.tables().devices[group.first.second.value].index >= 0;
     });
     Add("");
-    AddCut("Each column is its own highest within the iteration; end: allocated at its end.",
-           Ink::kDim);
+    AddCut("Each column shows its own maximum; end: allocated at the iteration's end.", Ink::kDim);
     if (!gpu)
       return;
-    AddCut("All are of the process; `report` adds what belongs to no process to its device.",
+    AddCut("All columns count one process; `report` also has the device's other memory.",
            Ink::kDim);
     AddCut("Times are those of the host's calls: kernels run later.", Ink::kDim);
   }
@@ -272,12 +271,13 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
   table.reset();
   std::string legend;
   if (rows.size() > 1) {
-    legend = fmt::format("* the highest of these, at {} s", Seconds(rows[worst]->peak_ns));
+    legend = fmt::format("* highest peak, at {} s", Seconds(rows[worst]->peak_ns));
     if (const tables::PeakRow* peak = PeakOutside(rows); peak != nullptr)
       legend += fmt::format("; the device's peak is at {} s", Seconds(peak->time_ns));
   }
   if (!left_out_columns.empty())
-    legend += fmt::format("{}no room for {}", legend.empty() ? "" : "; ", left_out_columns);
+    legend +=
+        fmt::format("{}hidden at this width: {}", legend.empty() ? "" : "; ", left_out_columns);
   if (!legend.empty()) {
     const std::string indent(kNumberColumns - 1, ' ');
     AddCut(indent + legend, Ink::kDim);
@@ -336,7 +336,7 @@ void IterationsText::AddParameters(const std::vector<const query::ParameterBytes
   constexpr size_t kBeside = 4 * kColumns + 1;
   const Unit unit = TableUnit(all.bytes);
   const size_t most = RoomBeside(kBeside);
-  std::vector<TextColumn> columns = {{.title = "Parameters, last whole iteration",
+  std::vector<TextColumn> columns = {{.title = "Parameters, last complete iteration",
                                       .width = std::min(kPlainColumns - kBeside, most),
                                       .most = most,
                                       .fit = Fit::kCutEnd},

@@ -38,7 +38,7 @@ class LeaksText : public TextLines {
 
   std::string Format() {
     if (tables::IsSampled(recording_)) {
-      Add("Sampled: no allocations are known, so neither what grows nor what was never");
+      Add("Sampled: allocations are unknown, so neither what grows nor what was never");
       Add("freed. `vramscope run` records them.");
       return Take();
     }

@@ -58,7 +58,7 @@ class Text {
 
   std::string Format() {
     AddHead();
-    for (const auto& [title, names] : {std::pair{"who holds it", &what_.categories},
+    for (const auto& [title, names] : {std::pair{"what holds the memory", &what_.categories},
                                        {"layers", &what_.layers},
                                        {"lines", &what_.lines}}) {
       AddSection(title, *names, kMostRows, [](const query::NamedBytes& name) {
@@ -70,8 +70,8 @@ class Text {
                  return std::pair(arrays.bytes,
                                   fmt::format("  {} of {}", arrays.count, arrays.shape));
                });
-    AddSection("segments mostly free, and the block that keeps each", what_.pins, kMostRows,
-               [](const query::PinnedSegment& pin) {
+    AddSection("mostly free segments, and the block that keeps each allocated", what_.pins,
+               kMostRows, [](const query::PinnedSegment& pin) {
                  const std::string others =
                      pin.blocks > 1 ? fmt::format(" and {} smaller", pin.blocks - 1) : "";
                  return std::pair(
@@ -105,12 +105,12 @@ class Text {
         refusal.api.value == 0
             ? "no call of the driver is in the recording"
             : fmt::format(
-                  "{} asked the driver for {} {}", recording_.string(refusal.api),
+                  "{} requested {} from the driver {}", recording_.string(refusal.api),
                   refusal.asked_driver_bytes == 0 ? "it" : FormatBytes(refusal.asked_driver_bytes),
                   refusal.attempts == 1 ? "once" : fmt::format("{} times", refusal.attempts));
     Line(fmt::format("  by {} at {}; {}", ProcessLabel(recording_, what_.process),
                      Since(recording_, refusal.time_ns), asked));
-    Line(fmt::format("  free inside of its allocators' segments: {}, the largest range {}",
+    Line(fmt::format("  free within segments of allocators: {}, largest range {}",
                      FormatBytes(what_.free_in_segments_bytes),
                      FormatBytes(what_.largest_free_range_bytes)));
   }
@@ -137,7 +137,7 @@ class Text {
 
 std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording& recording) {
   const query::Refusal& refusal = what.refusal;
-  return fmt::format("{}{}: {} asked for{}, {}{}", kOutOfMemoryBegin,
+  return fmt::format("{}{}: {} requested{}, {}{}", kOutOfMemoryBegin,
                      DeviceMark(recording, what.device), Requested(refusal),
                      At(what.place, what.layer), FreeThen(what),
                      refusal.served ? " (failed, then served)" : "");

@@ -93,7 +93,7 @@ std::string FormatRanks(const query::RankReport& report, const Style& style) {
                      FormatBytes(report.bytes)));
     line("  " + ImbalanceText(report));
     if (!report.missing.empty())
-      line("  missing: rank " + NumberRanges(report.missing) + ", of which there is no recording");
+      line("  missing: rank " + NumberRanges(report.missing) + ": no recording");
     if (report.processes_without_memory > 0)
       line(fmt::format("  without device memory, and not listed: {} {}",
                        util::FormatCount(report.processes_without_memory),

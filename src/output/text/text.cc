@@ -306,7 +306,7 @@ void TextReport::AddTitle(const std::string& answer) {
   if (session.event_count > 0)
     facts += ", " + util::FormatCountOf(session.event_count, "event");
   if (report_.sampled)
-    facts += ", sampled: no allocations are known";
+    facts += ", sampled: allocations are unknown";
   if (!session.finished)
     facts += ", read from the live session";
   if (WasPaused(recording_))

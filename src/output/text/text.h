@@ -67,10 +67,10 @@ std::string FormatInfo(const query::Report& report,
                        const tables::Recording& recording,
                        const Style& style);
 
-// "94.94 % by the calls' sizes, 5.06 % by difference of free memory": the sources of the bytes at a
+// "94.94 % from call sizes, 5.06 % from changes of free memory": the sources of the bytes at a
 // device's peak. NVML's figure proves little about the second.
 std::string KnownBy(const query::ResidualSummary& summary);
-// "at most 0 B (0.00 %) in 598 readings, 16 within calls". Words that do not fit after
+// "at most 0 B (0.00 %) in 598 readings, 16 during calls". Words that do not fit after
 // `columns_before` columns go into `*more`.
 std::string Unexplained(const query::ResidualSummary& summary,
                         const tables::Recording& recording,

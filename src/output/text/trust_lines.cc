@@ -24,8 +24,8 @@ constexpr size_t kMaxCheckpoints = 8;
 constexpr size_t kMaxUnexplained = 5;
 
 constexpr char kSampledTrust[] =
-    "Sampled: NVML's figures and nothing to compare them with; what came and went\n"
-    "between two readings is not in them. `vramscope run` records the allocations.";
+    "Sampled: NVML's figures only. Memory allocated and freed between two readings\n"
+    "is missing. `vramscope run` records the allocations.";
 
 uint64_t Magnitude(int64_t bytes) {
   return bytes < 0 ? 0 - static_cast<uint64_t>(bytes) : static_cast<uint64_t>(bytes);
@@ -103,7 +103,7 @@ void AddNames(const query::Report& report, const Style& style, std::vector<std::
     return ExactPercent(static_cast<int64_t>(bytes), report.block_bytes);
   };
   const std::string line =
-      fmt::format("Named: {} of {} in tensors by category, {} by layer or line",
+      fmt::format("Tensors: {} of {} have a category, {} a layer or line",
                   percent(report.block_bytes_with_category), util::FormatBytes(report.block_bytes),
                   percent(report.block_bytes_with_place));
   out->push_back(CutEnd(line, static_cast<size_t>(style.columns), style));
@@ -160,7 +160,7 @@ void AddUnnamed(const tables::Recording& recording,
 std::string KnownBy(const query::ResidualSummary& summary) {
   const uint64_t peak = summary.ledger_peak_bytes;
   const uint64_t estimated = std::min(summary.estimated_bytes, peak);
-  return fmt::format("{} by the calls' sizes, {} by difference of free memory",
+  return fmt::format("{} from call sizes, {} from changes of free memory",
                      ExactPercent(static_cast<int64_t>(peak - estimated), peak),
                      ExactPercent(static_cast<int64_t>(estimated), peak));
 }
@@ -182,7 +182,7 @@ std::string Unexplained(const query::ResidualSummary& summary,
   }
   rest += fmt::format("in {} readings", util::FormatCount(summary.samples));
   if (summary.samples_in_transit > 0)
-    rest += fmt::format(", {} within calls", util::FormatCount(summary.samples_in_transit));
+    rest += fmt::format(", {} during calls", util::FormatCount(summary.samples_in_transit));
   std::string text = "at most " + Paint(figure, good ? Ink::kGood : Ink::kWarning, style) + when;
   const size_t columns =
       columns_before + std::string_view("at most ").size() + figure.size() + when.size();
@@ -218,7 +218,7 @@ std::vector<std::string> TrustLines(const query::Report& report,
   const std::string_view imported = tables::NoteOf(recording, tables::kImportedNote);
   if (!imported.empty()) {
     const std::string from = "Imported from " + Printable(imported, style.utf8);
-    const std::string hint = "`vramscope info` says what it lacks";
+    const std::string hint = "see `vramscope info` for what is missing";
     const auto columns = static_cast<size_t>(style.columns);
     if (util::DisplayWidth(from) + hint.size() + 2 <= columns) {
       out.push_back(from + ": " + hint);

@@ -96,7 +96,7 @@ util::Result<Instants> AtTime(const tables::Recording& recording, const Instant&
     const int64_t history_ns = tables.session.history_ns;
     return util::Status::Error(
         "--at " + (relative ? SecondsText(instant.time_ns) : "@" + std::to_string(time_ns)) +
-        " is older than what the ring (run --ring) keeps: the peak, and all from " +
+        " is older than the history that `run --ring` kept: use the peak, or an instant from " +
         (relative ? SecondsText(history_ns - start_ns) : "@" + std::to_string(history_ns)) + " on");
   }
   return AllAt(tables, time_ns);
@@ -112,7 +112,7 @@ util::Result<Instants> AtMark(const tables::Recording& recording, const std::str
     if (names.find(quoted) == std::string::npos && names.size() < 400)
       names += (names.empty() ? "" : ", ") + quoted;
   }
-  return util::Status::Error("no mark '" + wanted + "' in the trace; " +
+  return util::Status::Error("no mark '" + wanted + "' in the recording; " +
                              (names.empty() ? "it has no marks" : "it has: " + names));
 }
 
@@ -133,10 +133,10 @@ util::Result<Instants> AtIteration(const tables::Recording& recording, int64_t n
                                           std::to_string(iterations.count() - 1)));
   }
   if (number < iterations.first()) {
-    return util::Status::Error(option +
-                               " is older than what the ring (run --ring) keeps: iterations " +
-                               std::to_string(iterations.first()) + " to " +
-                               std::to_string(iterations.count() - 1) + ", and the peak");
+    return util::Status::Error(
+        option + " is older than the history that `run --ring` kept: use iterations " +
+        std::to_string(iterations.first()) + " to " + std::to_string(iterations.count() - 1) +
+        ", or the peak");
   }
   const TimeSpan nothing{INT64_MAX, INT64_MIN};
   const auto widen = [&](TimeSpan& span, tables::ProcessId process) {

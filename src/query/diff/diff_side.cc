@@ -248,18 +248,16 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
   }
   const bool sampled = tables::IsSampled(*side->recording);
   if (found.empty() && sampled && unrecorded_bytes > 0) {
-    return util::Status::Error(
-        side->path + ": the " + util::FormatBytes(unrecorded_bytes) +
-        " at its peak are of no recorded process, so there is nothing to compare: `vramscope "
-        "sample` says what a program has, `vramscope run` of what it is");
+    return util::Status::Error(side->path + ": the " + util::FormatBytes(unrecorded_bytes) +
+                               " at its peak belong to no recorded process, so nothing can be "
+                               "compared: record the program with `vramscope run`");
   }
   if (found.empty()) {
     return util::Status::Error(
         side->path + (sampled
-                          ? ": no memory of a GPU was in use while this was sampled, so there is "
-                            "nothing to compare"
-                          : ": nothing was allocated in this recording, so there is nothing to "
-                            "compare; CPU tensors are recorded with `vramscope run --cpu`"));
+                          ? ": no GPU memory was in use during sampling: nothing can be compared"
+                          : ": nothing was allocated in this recording: nothing can be compared; "
+                            "`vramscope run --cpu` records CPU tensors"));
   }
   // GPUs if there are any; otherwise CPU tensors; otherwise pinned memory.
   const auto has = [&](DeviceKind kind) {

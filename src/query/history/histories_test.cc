@@ -98,8 +98,8 @@ TEST_P(HistoriesTest, BucketsAreBounded) {
   for (const size_t buckets : {size_t{0}, kMaxBuckets + 1, SIZE_MAX}) {
     const auto timelines = MakeTimelines(*recording_, buckets);
     ASSERT_FALSE(timelines.ok()) << buckets;
-    EXPECT_EQ(timelines.status().message(), "a timeline has 1 to 1,000,000 buckets, and not " +
-                                                util::FormatCount(uint64_t{buckets}));
+    EXPECT_EQ(timelines.status().message(),
+              "a timeline has 1 to 1,000,000 buckets, not " + util::FormatCount(uint64_t{buckets}));
   }
   EXPECT_TRUE(MakeTimelines(*recording_, 1).ok());
 }

@@ -298,7 +298,7 @@ util::Status CheckBuckets(uint64_t buckets) {
   if (buckets >= 1 && buckets <= kMaxBuckets)
     return {};
   return util::Status::Error("a timeline has 1 to " + util::FormatCount(kMaxBuckets) +
-                             " buckets, and not " + util::FormatCount(buckets));
+                             " buckets, not " + util::FormatCount(buckets));
 }
 
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,

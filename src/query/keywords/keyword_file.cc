@@ -262,7 +262,7 @@ util::Result<std::vector<KeywordDictionary>> Reader::Read(const toml::table& roo
   }
   if (dictionaries.empty()) {
     return util::Status::Error(
-        fmt::format("{}: no dictionary in it: begin one with [NAME] and [[NAME.category]]", name_));
+        fmt::format("{}: has no dictionary: begin one with [NAME] and [[NAME.category]]", name_));
   }
   return dictionaries;
 }
@@ -308,9 +308,8 @@ util::Result<std::vector<KeywordDictionary>> LoadKeywords(const std::vector<std:
       const bool is_path = name.find('/') != std::string::npos || name.ends_with(".toml");
       if (!text.ok() && !is_path) {
         return util::Status::Error(fmt::format(
-            "--keywords: no file and no dictionary is called '{}'; those that come with "
-            "vramscope are {}",
-            name, BuiltInKeywordNames()));
+            "--keywords: no file and no dictionary is named '{}': use {}, or a FILE.toml", name,
+            BuiltInKeywordNames()));
       }
       if (!text.ok())
         return text.status();
@@ -324,7 +323,7 @@ util::Result<std::vector<KeywordDictionary>> LoadKeywords(const std::vector<std:
                       [&](const KeywordDictionary& d) { return d.name == dictionary.name; });
       if (taken) {
         return util::Status::Error(
-            fmt::format("--keywords {}: a dictionary '{}' is there already: rename one", name,
+            fmt::format("--keywords {}: another dictionary has the name '{}': rename one", name,
                         dictionary.name));
       }
       dictionaries.push_back(std::move(dictionary));

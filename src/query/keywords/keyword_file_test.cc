@@ -106,7 +106,7 @@ TEST(KeywordFile, EveryErrorSaysWhere) {
   EXPECT_THAT(ErrorOf("name = \"x\"\n"), StartsWith("my.toml:1:8: 'name' stands outside"));
   EXPECT_THAT(ErrorOf("[a]\n[[\u0492.category]]\n"), StartsWith("my.toml:2:3: "));
   EXPECT_EQ(ErrorOf("# nothing\n"),
-            "my.toml: no dictionary in it: begin one with [NAME] and [[NAME.category]]");
+            "my.toml: has no dictionary: begin one with [NAME] and [[NAME.category]]");
 }
 
 TEST(KeywordFile, TheReadyDictionariesAreGood) {
@@ -123,11 +123,11 @@ TEST(KeywordFile, TheReadyDictionariesAreGood) {
 TEST(KeywordFile, WhatIsNoFileAndNoDictionary) {
   EXPECT_EQ(
       LoadKeywords({"layer"}).status().message(),
-      "--keywords: no file and no dictionary is called 'layer'; those that come with vramscope "
-      "are layers, data-structures, tbd");
+      "--keywords: no file and no dictionary is named 'layer': use layers, data-structures, tbd, "
+      "or a FILE.toml");
   EXPECT_THAT(LoadKeywords({"/nowhere/my.toml"}).status().message(), HasSubstr("/nowhere/my.toml"));
   EXPECT_THAT(LoadKeywords({"tbd", "tbd"}).status().message(),
-              HasSubstr("a dictionary 'tbd' is there already"));
+              HasSubstr("another dictionary has the name 'tbd'"));
 }
 
 TEST(KeywordFile, AFileOnDisk) {

@@ -363,7 +363,7 @@ util::Result<std::map<tables::DeviceId, uint64_t>> ResolveExpected(
         device = devices.data();
       if (device == nullptr) {
         return util::Status::Error("--expected-sum: this recording has several devices (" + marks +
-                                   "): say which, as in " +
+                                   "): select one, as in " +
                                    DeviceMark(devices[0].kind, devices[0].index) + "=SIZE");
       }
     } else {

@@ -142,7 +142,7 @@ void CompareByProcess(const tables::Recording& recording,
   const std::string name = DeviceText(recording, device);
   if (compared.count == 0) {
     AddSentence("processes that are not recorded use " + name +
-                    ", and NVML lists none of the recorded ones there: not compared",
+                    ", and NVML lists no recorded process there: not compared",
                 &invariant->detail);
   } else if (compared.off != 0) {
     invariant->holds = false;

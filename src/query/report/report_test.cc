@@ -301,7 +301,7 @@ TEST_F(ReportTest, KnowsItsInstants) {
   EXPECT_EQ(Of("0.0000003").devices[0].at_ns, 400);
   builder_.tables.marks = {{350, builder_.Text("loaded"), process_}};
   EXPECT_EQ(Of("mark:loaded").devices[0].at_ns, 350);
-  EXPECT_EQ(ErrorOf("mark:gone"), "no mark 'gone' in the trace; it has: 'loaded'");
+  EXPECT_EQ(ErrorOf("mark:gone"), "no mark 'gone' in the recording; it has: 'loaded'");
   EXPECT_EQ(ErrorOf("@5"), "--at @5 is outside the recording, which runs from @100 to @1100");
   EXPECT_EQ(ErrorOf("2"), "--at 2.000 s is outside the recording, which lasts 0.000 s");
   EXPECT_THAT(ErrorOf("iter:0"), HasSubstr("a torch optimizer's step ends one"));

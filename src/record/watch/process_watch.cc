@@ -129,7 +129,7 @@ std::string WhyOutOfReach(pid_t pid, const std::string& directory) {
     return "runs as a user who cannot write the recording";
   }
   if (IsElsewhere(pid, directory, here))
-    return "has other file systems, where the recording is not";
+    return "has another file system, without the recording";
   return "";
 }
 

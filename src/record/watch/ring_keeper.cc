@@ -38,10 +38,10 @@ util::Result<uint64_t> ParseRing(const std::string& text) {
   const auto size = util::ParseSize(text);
   if (!size)
     return util::Status::Error(
-        fmt::format("--ring {}: no size: write it as in 256M or 1.5G", text));
+        fmt::format("--ring {}: is not a size: use a size such as 256M or 1.5G", text));
   if (*size < kLeastBytes) {
-    return util::Status::Error(
-        fmt::format("--ring {}: too small: {} at least", text, util::FormatBytes(kLeastBytes)));
+    return util::Status::Error(fmt::format("--ring {}: is too small: use {} or more", text,
+                                           util::FormatBytes(kLeastBytes)));
   }
   return *size;
 }
@@ -178,15 +178,14 @@ bool RingKeeper::Drop(uint64_t to_bytes) {
 std::string RingKeeper::note() {
   const uint64_t most = std::max(most_bytes_, Measure().total());
   if (!failed_.empty())
-    return "--ring: the recording was not kept within its size: " + failed_;
+    return "--ring: the recording became larger than its limit: " + failed_;
   if (most <= size_bytes_)
     return "";
   const std::string why =
       was_held_ ? std::string(compact::kHeldByReader)
       : most_past_bytes_ + kLeastLiveBytes > size_bytes_
-          ? fmt::format("what is live and at the peak takes {}",
-                        util::FormatBytes(most_past_bytes_))
-          : std::string("the program records faster than the oldest can be dropped");
+          ? fmt::format("live memory and the peak need {}", util::FormatBytes(most_past_bytes_))
+          : std::string("the program records faster than old history can be dropped");
   return fmt::format("--ring {} was exceeded by {}: {}", util::FormatBytes(size_bytes_),
                      util::FormatBytes(most - size_bytes_), why);
 }

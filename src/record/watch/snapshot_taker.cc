@@ -62,7 +62,7 @@ util::Result<int> SnapshotSignal(const std::string& name) {
       return SIGRTMIN + number;
   }
   return util::Status::Error(fmt::format(
-      "--snapshot-on {}: not for a snapshot: choose SIGUSR1, SIGUSR2 or SIGRTMIN+N", name));
+      "--snapshot-on {}: this signal cannot be used: use SIGUSR1, SIGUSR2 or SIGRTMIN+N", name));
 }
 
 }  // namespace vramscope::cli

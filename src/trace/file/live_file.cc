@@ -171,8 +171,8 @@ util::Status LiveFile::Read(const std::string& name, LossCounter* losses) {
 util::Status LiveFile::ReadHeader(const std::string& name, LossCounter* losses) {
   if (bytes_.size() < sizeof(FileHeader) ||
       std::memcmp(bytes_.data(), format::kFileMagic, sizeof format::kFileMagic) != 0) {
-    return util::Status::Error(name +
-                               ": is not a live file of vramscope, or its header was cut off");
+    return util::Status::Error(
+        name + ": is not a live file of vramscope, or is cut off within its header");
   }
   const uint8_t* at = bytes_.data();
   const auto major = Get<uint16_t>(at, offsetof(FileHeader, major));

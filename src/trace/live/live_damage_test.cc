@@ -190,9 +190,9 @@ TEST_F(LiveTraceTest, RandomDamageNeverStopsTheReader) {
 
 TEST_F(LiveTraceTest, ErrorsAreOneClearLine) {
   auto trace = OpenTrace(directory_);
-  EXPECT_THAT(trace.status().message(), HasSubstr("holds no recording"));
+  EXPECT_THAT(trace.status().message(), HasSubstr("contains no recording"));
   trace = OpenTrace(Path("none.vram"));
-  EXPECT_THAT(trace.status().message(), HasSubstr("none.vram: no such file"));
+  EXPECT_THAT(trace.status().message(), HasSubstr("none.vram: does not exist"));
   LiveFileBuilder newer({.major = format::kMajorVersion + 1});
   ASSERT_TRUE(newer.Write(Path("1.vrl")));
   trace = OpenTrace(directory_);

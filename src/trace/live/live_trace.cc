@@ -36,7 +36,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   LiveDirectory reading(directory);
   const auto finished = [&] {
     return util::Status::Error(directory +
-                               ": was finished or replaced while it was read: read it again");
+                               ": was finished or replaced during reading: run the command again");
   };
   // First: what is in it was there before the files are listed.
   std::set<std::string> missing = ReadManifest(directory);
@@ -77,8 +77,8 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
       return util::Status::Error(directory + ": its files are missing: it had " +
                                  std::to_string(missing.size()));
     return util::Status::Error(directory +
-                               ": holds no recording (no *.vrl file): the program was not started "
-                               "or never loaded the probe; `vramscope doctor` says more");
+                               ": contains no recording (no *.vrl file): the program did not start "
+                               "or did not load the probe; see `vramscope doctor`");
   }
   SessionJson session;
   if (auto text = util::ReadFile(directory + "/" + format::kSessionFile, kMaxSessionJsonBytes,
@@ -557,10 +557,10 @@ util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOpti
     const std::string live = path + ".d";
     if (fs::is_directory(live, error))
       return LiveTrace::Open(path, live, options);
-    return util::Status::Error(path + ": no such file, and no live recording " + live +
-                               " beside it");
+    return util::Status::Error(path + ": does not exist, and neither does " + live +
+                               ": check the name");
   }
-  return util::Status::Error(path + ": not a live recording: those are directories, NAME.vram.d");
+  return util::Status::Error(path + ": is not a live recording: use a directory NAME.vram.d");
 }
 
 }  // namespace vramscope::trace

@@ -160,8 +160,8 @@ def test_a_process_that_cannot_reach_the_recording_any_more_is_named(tmp_path, c
     assert result.returncode == 6, result.stderr
     reason = {
         "another-user": "runs as a user who cannot write the recording",
-        "another-root": "has other file systems, where the recording is not",
-        "other-mounts": "has other file systems, where the recording is not",
+        "another-root": "has another file system, without the recording",
+        "other-mounts": "has another file system, without the recording",
     }[change]
     (line,) = [line for line in result.stderr.splitlines() if "is not recorded" in line]
     assert reason in line

@@ -97,7 +97,7 @@ def test_its_line_and_what_the_pool_has(tmp_path, flavour):
     name = "XlaRuntimeError" if flavour == OLD else "JaxRuntimeError"
     assert done.stdout == f"{said} {name} ('{said}',)\n"
     text = report(tmp_path, "--oom")
-    assert "1.50 GiB asked for at program.py" in head(text) and "in attend" in head(text), text
+    assert "1.50 GiB requested at program.py" in head(text) and "in attend" in head(text), text
     assert "cause: XLA's pool is full: 2.83 GiB of its 2.93 GiB are in use" in head(text), text
     assert "2.50 GiB, is in 5 of float32[1048576,128]" in head(text), text
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in text and "donate_argnums" in text, text
@@ -189,4 +189,4 @@ def test_jax_itself(tmp_path):
     )
     assert done.stdout.startswith("JaxRuntimeError RESOURCE_EXHAUSTED: Out of memory"), done.stdout
     text = report(tmp_path, "--oom")
-    assert "64.0 TiB asked for at program.py" in head(text) and "in attend" in head(text), text
+    assert "64.0 TiB requested at program.py" in head(text) and "in attend" in head(text), text

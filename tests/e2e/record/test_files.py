@@ -232,7 +232,7 @@ def test_a_file_that_appears_at_the_output_during_the_run_is_left(tmp_path, text
     result = record(tmp_path, "sh", "-c", f"printf '{text}' > o.vram; exit 3")
     assert result.returncode == 3
     assert (tmp_path / "o.vram").read_text() == text
-    assert "o.vram appeared during the run and was left as it is" in result.stderr
+    assert "o.vram during the run, and it is unchanged" in result.stderr
     assert "vramscope finish" in result.stderr
     result = vramscope("finish", "--no-report", "o.vram.d", "-o", "p.vram", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

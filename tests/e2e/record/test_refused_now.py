@@ -48,7 +48,7 @@ def test_it_is_saved_while_the_program_runs(tmp_path):
     )
     assert done.stdout == "goes on\n"
     (line,) = refused_lines(done.stderr)
-    assert "2.93 GiB asked for at program.py" in line and "in want" in line
+    assert "2.93 GiB requested at program.py" in line and "in want" in line
     assert (tmp_path / "x.oom-1").read_text() == report(tmp_path, "--oom")
 
 
@@ -156,7 +156,7 @@ def test_a_full_disk_is_said_with_the_cause(tmp_path):
             if lines[0].startswith(("unshare", "mount")):
                 pytest.skip("no file system can be mounted here: " + lines[0])
             assert lines[-1], "it ended without a word"
-        assert "Out of memory on gpu0: 4.88 GiB asked for at program.py" in lines[0]
+        assert "Out of memory on gpu0: 4.88 GiB requested at program.py" in lines[0]
         assert "not saved: " in lines[-1] and "No space left on device" in lines[-1]
         process.stdin.write("\n")
     finally:

@@ -440,7 +440,7 @@ def test_a_process_of_an_earlier_recording_is_not_in_the_next(tmp_path):
     background = f"(read word < go; {QUICK}; echo > went) </dev/null >log 2>&1 &"
     assert run("sh", "-c", background, cwd=tmp_path, options=("--cpu", "-o", "x.vram")).returncode == 0
     finished = finish(tmp_path / "x.vram.d", "--now")
-    assert (finished.returncode, "from now on is not recorded" in finished.stderr) == (0, True)
+    assert (finished.returncode, "further allocations are not recorded" in finished.stderr) == (0, True)
     both = f"echo > go; read word < went; {QUICK}"
     result = run("sh", "-c", both, cwd=tmp_path, options=("--cpu", "-o", "x.vram"))
     assert (result.returncode, "was replaced" in result.stderr, result.stderr.count("\n")) == (3, True, 2), result.stderr
@@ -525,7 +525,7 @@ def test_doctor_in_a_notebook_looks_at_the_kernels_python(tmp_path):
         [kernel, "-c", code, "ipykernel_launcher", VRAMSCOPE], capture_output=True, text=True, timeout=180,
         env={**os.environ, "PATH": "/usr/bin:/bin"},
     )
-    assert f"\nPython\n  ok    of this notebook's kernel\n  ok    {kernel}: " in result.stdout, result.stdout
+    assert f"\nPython\n  ok    Python of this notebook's kernel\n  ok    {kernel}: " in result.stdout, result.stdout
 
 
 def test_the_ready_dictionaries_can_be_listed_and_shown(tmp_path):
@@ -537,9 +537,9 @@ def test_the_ready_dictionaries_can_be_listed_and_shown(tmp_path):
     for name in names:
         assert keywords("show", name).stdout == (ROOT / "share" / "keywords" / f"{name}.toml").read_text()
     for words, said in (
-        (["show", "nothing"], "no dictionary is called 'nothing': there are layers, data-structures, tbd"),
-        (["show"], "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`"),
-        (["write", "layers"], "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`"),
+        (["show", "nothing"], "no dictionary is named 'nothing': use one of layers, data-structures, tbd"),
+        (["show"], "use `keywords list` or `keywords show NAME`: see `vramscope keywords --help`"),
+        (["write", "layers"], "use `keywords list` or `keywords show NAME`: see `vramscope keywords --help`"),
     ):
         done = keywords(*words)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"vramscope: {said}\n")

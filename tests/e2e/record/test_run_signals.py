@@ -151,7 +151,7 @@ def test_a_killed_run_leaves_a_directory_that_finish_completes(tmp_path):
     assert not (tmp_path / "x.vram").exists()
     until(lambda: not Path(f"/proc/{child}").exists())
     result = subprocess.run([VRAMSCOPE, "report", "x.vram"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    hint = "Nobody records into it any more: `vramscope finish x.vram` makes one file of it"
+    hint = "This recording is unfinished: `vramscope finish x.vram` completes it"
     assert result.stdout.splitlines()[-1] == hint
     result = subprocess.run(
         [VRAMSCOPE, "finish", "--no-report", str(directory)], cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -102,11 +102,11 @@ def test_a_command_has_what_came_after_the_start(machine, tmp_path):
     assert process["pid"] == pid and process["command"].endswith("driver_steady")
     assert [invariant["name"] for invariant in said["invariants"]] == ["children sum to the parent"]
     info = ask("info", file)
-    assert "sampled: no allocations are known" in info and "not checked: frees" in info
+    assert "sampled: allocations are unknown" in info and "not checked: frees" in info
     assert re.search(r"sampling period +2.00 ms", info) and re.search(r"readings +\d\d+; \d+ later than", info)
     assert f"pid {pid}" in info and "exit status 0" in info and "estimated" not in info
     text = ask("report", file)
-    assert "sampled: no allocations are known" in text and "Checks of the ledger" not in text
+    assert "sampled: allocations are unknown" in text and "Checks of the ledger" not in text
     page = tmp_path / "page.html"
     ask("report", file, "--html", str(page))
     assert '"sampled":true' in page.read_text()
@@ -136,7 +136,7 @@ def test_a_program_under_way_is_left_alone(machine, tmp_path):
             wait_until_listed(file, program.pid, CONTEXT + HELD)
             sampler.send_signal(signal.SIGINT)
             err = sampler.communicate()[1]
-        assert sampler.returncode == 0 and f"process {program.pid} goes on" in err, err
+        assert sampler.returncode == 0 and f"process {program.pid} continues" in err, err
         assert program.poll() is None
         found = rows(file)
         assert CONTEXT + HELD <= found[(program.pid, "sampled")] <= CONTEXT + HELD + MORE
@@ -150,7 +150,7 @@ def test_a_program_under_way_is_left_alone(machine, tmp_path):
             program.stdin.close()
             err = sampler.communicate(timeout=30)[1]
             program.stdin = None
-        assert sampler.returncode == 0 and "goes on" not in err, err
+        assert sampler.returncode == 0 and "continues" not in err, err
     sample(machine, "--pid", str(program.pid), status=2)
 
 
@@ -218,7 +218,7 @@ def test_what_a_killed_sampler_leaves_is_read(machine, tmp_path):
     assert any(path == ("sampled",) for (_, *path), size in rows(file).items() for path in [tuple(path)])
     assert "sampled" in ask("info", file)
     export = subprocess.run([VRAMSCOPE, "export", file, "--to", "csv"], capture_output=True, text=True, timeout=60)
-    assert (export.returncode, export.stdout) == (2, "") and "no allocations are known" in export.stderr
+    assert (export.returncode, export.stdout) == (2, "") and "allocations are unknown" in export.stderr
 
 
 def test_a_picture_of_both_has_the_peaks_that_the_sampler_missed(machine, tmp_path):
@@ -252,7 +252,7 @@ def test_a_picture_of_both_has_the_peaks_that_the_sampler_missed(machine, tmp_pa
         (("-i", "1us", "--", "true"), "100us to 60s"),
         (("--device", "7", "--", "true"), "--device 7"),
         (("--device", "-1", "--", "true"), "--device"),
-        (("--pid", "4194304"), "there is no such process"),
+        (("--pid", "4194304"), "the process does not exist"),
         (("--pid", "1", "--", "true"), "leave one out"),
         ((), "no command"),
         (("-o", "/nowhere/x.vram", "--", "true"), "/nowhere"),
@@ -285,7 +285,7 @@ def test_of_one_reading_of_nothing_there_is_nothing_to_draw_or_compare(machine, 
     ):
         done = subprocess.run([VRAMSCOPE, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, (command, done.stderr)
-        assert "one.vram: " in done.stderr and ("no bytes to draw" in done.stderr or "while this was sampled" in done.stderr)
+        assert "one.vram: " in done.stderr and ("no memory to draw" in done.stderr or "in use during sampling" in done.stderr)
     assert not (tmp_path / "p.svg").exists()
 
 

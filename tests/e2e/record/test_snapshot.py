@@ -120,16 +120,16 @@ def test_what_is_no_snapshot(tmp_path):
         assert foreign.read_text() == "mine"
         assert "is a directory" in error("snapshot", run.pid, "-o", tmp_path)
         program = program_of(run)
-    assert f"there is no process {program}" in error("snapshot", program)
-    assert "there is no process 0" in error("snapshot", 0)
-    assert f"process {os.getpid()} " in error("snapshot", os.getpid()) and "is not being recorded" in error(
+    assert f"process {program} does not exist" in error("snapshot", program)
+    assert "process 0 does not exist" in error("snapshot", 0)
+    assert f"process {os.getpid()} " in error("snapshot", os.getpid()) and "is not recorded" in error(
         "snapshot", os.getpid()
     )
     assert "x.vram is finished" in error("snapshot", tmp_path / "x.vram")
-    assert "nothing is being recorded as none" in error("snapshot", "none")
+    assert "no live recording is named none" in error("snapshot", "none")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
-    assert "is not a vramscope recording" in error("snapshot", tmp_path / "folder")
+    assert "is not a live recording" in error("snapshot", tmp_path / "folder")
 
 
 def test_a_recording_whose_program_was_killed(tmp_path):
@@ -168,5 +168,5 @@ def test_another_users_process(tmp_path, open_path):
             capture_output=True, text=True, timeout=60, check=False, user=NOBODY, group=NOBODY, cwd="/",
         )
     assert ended.returncode == 2
-    assert "belongs to another user: only that user can ask for it" in ended.stderr
+    assert "belongs to another user: run the command as that user" in ended.stderr
     assert not list(tmp_path.glob("*.snapshot-*"))

@@ -31,7 +31,7 @@ def test_all_memory_is_given_back_and_comes_again(machine):
     assert program.stands()
     assert [path.name for path in machine.kept()] == [f"yield-{program.pid}"]
     assert machine.refused("yield", program.pid).startswith(
-        f"process {program.pid} (driver_steady) has yielded already: `vramscope resume {program.pid}`"
+        f"process {program.pid} (driver_steady) has already yielded: `vramscope resume {program.pid}`"
     )
 
     # Another program takes the memory: restoring is impossible until it has ended.
@@ -120,10 +120,10 @@ def test_the_state_is_kept_for_this_user_alone(machine, taken_names, tmp_path):
     assert state.stat().st_mode & 0o777 == 0o600
     assert state.parent.stat().st_mode & 0o777 == 0o700
     # A session with another environment finds it.
-    assert "has yielded already" in machine.refused("yield", program.pid)
+    assert "has already yielded" in machine.refused("yield", program.pid)
     # Without it nothing says how much room is needed.
     state.unlink()
-    assert "was checkpointed by another program" in machine.refused("resume", program.pid)
+    assert "another program than vramscope checkpointed" in machine.refused("resume", program.pid)
     assert machine.vramscope("resume", program.pid, "--unverified").returncode == 0
     program.finish()
 
@@ -153,7 +153,7 @@ def test_what_the_driver_cannot_move_is_refused_before_it_is_locked(machine, wha
 def test_a_process_without_a_recording_needs_a_word(machine):
     program = machine.start(record=False)
     line = machine.refused("yield", program.pid)
-    assert "(it is not recorded); --unverified yields it all the same: nothing was changed" in line
+    assert "(it is not recorded); --unverified yields it anyway: nothing was changed" in line
     assert program.goes_on()
     done = machine.vramscope("yield", program.pid, "--unverified")
     assert done.returncode == 0
@@ -168,7 +168,7 @@ def test_a_host_without_room(machine):
     program = machine.start("huge")
     line = machine.refused("yield", program.pid)
     assert re.match(
-        r"the host has no room for the memory of process \d+ \(driver_steady\): [\d.]+ TiB are needed, "
+        r"the host has not enough memory for process \d+ \(driver_steady\): [\d.]+ TiB are needed, "
         r"\S+ \S+ are free within (the host|the memory limit of its cgroup .*): nothing was changed$",
         line,
     ), line
@@ -180,21 +180,21 @@ def test_processes_that_cannot_be_asked(machine):
     gone = subprocess.Popen(["true"])
     gone.wait()
     for command in ("yield", "resume"):
-        assert machine.refused(command, gone.pid) == f"there is no process {gone.pid}"
+        assert machine.refused(command, gone.pid) == f"process {gone.pid} does not exist"
         for number in ("0", "-5", "x", "1.5", "99999999999", ""):
             assert machine.refused(command, number) == (
-                f"PID: '{number}' is no number of a process: see `vramscope {command} --help`"
+                f"PID: '{number}' is not a process ID: see `vramscope {command} --help`"
             )
         assert machine.refused(command).endswith(f"see `vramscope {command} --help`")
         plain = subprocess.Popen(["sleep", "30"])
         machine.programs.append(plain)
         assert machine.refused(command, plain.pid) == (
-            f"process {plain.pid} (sleep) does not use CUDA: it has not loaded libcuda"
+            f"process {plain.pid} (sleep) does not use CUDA: libcuda is not loaded"
         )
         assert "started this command and would wait for itself" in machine.refused(command, os.getpid())
     for limit in ("-1", "0", "nan", "inf", "x"):
         assert machine.refused("yield", gone.pid, "--timeout", limit) == (
-            f"--timeout: '{limit}' is no number of seconds from 0.001 to 86400: see `vramscope yield --help`"
+            f"--timeout: '{limit}' is not a number of seconds from 0.001 to 86400: see `vramscope yield --help`"
         )
     zombie = subprocess.Popen(["true"])
     wait_for(lambda: Path(f"/proc/{zombie.pid}/stat").read_text().split()[2] == "Z")
@@ -246,12 +246,12 @@ def test_drivers_that_cannot(machine, tmp_path):
     source.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(old / "libcuda.so.1"), str(source)], check=True)
     for command in ("yield", "resume"):
-        assert "the driver cannot checkpoint: that came with 570" in machine.refused(
+        assert "the driver cannot checkpoint: install driver 570 or newer" in machine.refused(
             command, program.pid, LD_LIBRARY_PATH=str(old)
         )
         (tmp_path / "none").mkdir(exist_ok=True)
         (tmp_path / "none" / "libcuda.so.1").write_text("no library\n")
-        assert "there is no NVIDIA driver here" in machine.refused(
+        assert "the NVIDIA driver is missing" in machine.refused(
             command, program.pid, LD_LIBRARY_PATH=str(tmp_path / "none")
         )
         assert "does not start: CUDA_ERROR_OUT_OF_MEMORY (2)" in machine.refused(
@@ -267,8 +267,8 @@ def test_drivers_that_cannot(machine, tmp_path):
 def test_work_that_does_not_end(machine):
     program = machine.start_busy()
     assert machine.refused("yield", program.pid, "--timeout", "0.2") == (
-        f"process {program.pid} (driver_steady) did not finish its work within 0.2 s: it goes on, and nothing was "
-        "changed; --timeout gives it longer"
+        f"process {program.pid} (driver_steady) did not finish its work within 0.2 s: it continues unchanged; --timeout "
+        "allows more time"
     )
     assert machine.kept() == []
     assert program.goes_on()
@@ -289,7 +289,7 @@ def test_ctrl_c_while_it_is_locked(machine):
     assert command.returncode == 2 and output == ""
     first, last = errors.splitlines()
     assert first.startswith("vramscope: interrupted: ") and "within 30 s" in first
-    assert last == "vramscope: interrupted: the process was unlocked and goes on as it was"
+    assert last == "vramscope: interrupted: the process was unlocked and continues unchanged"
     assert machine.kept() == []
     assert program.goes_on()
 
@@ -299,7 +299,7 @@ def test_a_checkpoint_that_fails_is_undone(machine):
     line = machine.refused("yield", program.pid, VRAMSCOPE_FAKE_FAIL="cuCheckpointProcessCheckpoint:1")
     assert line == (
         f"the driver does not checkpoint process {program.pid} (driver_steady): CUDA_ERROR_OUT_OF_MEMORY (2): "
-        "the process was unlocked and goes on as it was"
+        "the process was unlocked and continues unchanged"
     )
     assert program.goes_on() and machine.kept() == []
     line = machine.refused("yield", program.pid, VRAMSCOPE_FAKE_FAIL="cuCheckpointProcessLock:1")
@@ -326,7 +326,7 @@ def test_a_process_that_the_driver_gave_up(machine, broken, fails, said):
     line = machine.refused(
         "yield", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcess" + broken, VRAMSCOPE_FAKE_FAIL=fails
     )
-    assert line.startswith(said.format(program.pid) + "the driver has given process")
+    assert line.startswith(said.format(program.pid) + "the driver reports process")
     assert line.endswith(f"end it with `kill -9 {program.pid}` and start it again")
     assert machine.kept() == []
     for command in ("yield", "resume"):
@@ -342,7 +342,7 @@ def test_a_restore_that_fails(machine):
     assert program.goes_on()
     assert machine.vramscope("yield", program.pid).returncode == 0
     line = machine.refused("resume", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcessRestore")
-    assert line.startswith("restoring failed with CUDA_ERROR_UNKNOWN (999), and the driver has given process")
+    assert line.startswith("restoring failed with CUDA_ERROR_UNKNOWN (999), and the driver reports process")
     assert machine.kept() == []
 
 
@@ -354,7 +354,7 @@ def test_an_unlock_that_fails(machine):
         f"CUDA_ERROR_OUT_OF_MEMORY (2): `vramscope resume {program.pid}` tries again"
     )
     line = machine.refused("resume", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcessUnlock")
-    assert line.startswith("unlocking failed with CUDA_ERROR_UNKNOWN (999), and the driver has given process")
+    assert line.startswith("unlocking failed with CUDA_ERROR_UNKNOWN (999), and the driver reports process")
     assert machine.kept() == []
 
 
@@ -379,8 +379,8 @@ def test_ctrl_c_while_memory_moves(machine, command):
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and "of device memory, in " in output, errors
     assert errors.splitlines()[0] == (
-        f"vramscope: the memory of process {program.pid} (driver_steady) is on its way, and cannot be stopped there: "
-        "this ends when it has arrived"
+        f"vramscope: the driver is moving the memory of process {program.pid} (driver_steady) and cannot be interrupted: "
+        "the command ends when the move is complete"
     )
     if command == "yield":
         assert machine.vramscope("resume", program.pid).returncode == 0
@@ -412,8 +412,8 @@ def test_a_yield_that_was_killed_is_undone_by_resume(machine):
     # Should it have come to the moving, a `resume` knows what it needs.
     (state,) = machine.kept()
     assert re.search(r"^device \d{9} GPU-", state.read_text(), re.MULTILINE)
-    assert "is locked by a checkpoint that was not finished" in machine.refused("yield", program.pid)
+    assert "is locked by an unfinished checkpoint" in machine.refused("yield", program.pid)
     done = machine.vramscope("resume", program.pid)
     assert done.returncode == 0
-    assert done.stderr.endswith("was locked and had its memory: it goes on\n")
+    assert done.stderr.endswith("was locked and had its memory: it continues\n")
     assert program.goes_on()

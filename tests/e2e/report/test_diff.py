@@ -122,7 +122,7 @@ def test_the_first_lines_name_the_one_change(traces, change, said):
 def test_two_runs_of_one_program_do_not_differ(traces):
     out, err = vramscope("diff", traces["none"], traces["again"], "--fail-above", "1MiB")
     assert out.startswith("no difference: ") and not err
-    assert "Differences of up to 64.0 KiB are taken for noise." in out
+    assert "Differences of up to 64.0 KiB are treated as noise." in out
     found = json.loads(vramscope("diff", traces["none"], traces["again"], "--json")[0])
     assert found["same"] is True and found["causes"] == found["notes"] == []
 
@@ -163,7 +163,7 @@ def test_of_ranks_the_medians_are_compared_and_the_outlier_is_named(traces, tmp_
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("x")
     for _ in range(2):
-        assert "there is no recording (*.vram) in this directory" in vramscope("diff", a, tmp_path / "empty", status=2)[1]
+        assert "contains no recording (*.vram)" in vramscope("diff", a, tmp_path / "empty", status=2)[1]
         (tmp_path / "empty" / "notes.txt").unlink(missing_ok=True)
 
 
@@ -244,7 +244,7 @@ def test_what_cannot_be_compared_is_one_line(traces, tmp_path):
     data = bytearray(traces["none"].read_bytes())
     (tmp_path / "cut.vram").write_bytes(data[: len(data) // 2])
     for a, b, said in (
-        (tmp_path / "none.vram", traces["none"], "no such file"),
+        (tmp_path / "none.vram", traces["none"], "does not exist"),
         (traces["none"], tmp_path / "cut.vram", "cut.vram: "),
         (traces["none"], tmp_path / "idle.vram", "idle.vram: nothing was allocated in this recording"),
     ):

@@ -280,7 +280,7 @@ def test_perfetto_slices_say_whose_they_are():
 def test_an_instant_is_for_formats_that_have_one(tmp_path):
     done = subprocess.run([VRAMSCOPE, "export", GPT2, "--to", "csv", "--at", "end"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--at says nothing of 'csv', which has all of the recording" in done.stderr
+    assert "--at does not apply to 'csv', which exports the whole recording" in done.stderr
     folded = vramscope("export", GPT2, "--to", "collapsed", "--at", "end").decode()
     assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == sum(ledger(GPT2, "end").values())
 

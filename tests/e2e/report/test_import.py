@@ -47,7 +47,7 @@ def test_readings_of_nvidia_smi_are_a_sampled_recording(tmp_path):
     ]
     info = call("info", file).stdout
     assert "Imported from nvidia_smi_used.txt (nvidia-smi)" in call("report", file).stdout
-    assert "a second stands for a reading" in info and "losses      none" in info and "allocated peak" not in info
+    assert "one reading each second" in info and "losses      none" in info and "allocated peak" not in info
     timed = imported(DATA / "nvidia_smi_used.txt", tmp_path, "--period", "10ms")
     assert report(timed)["devices"][0]["at"]["time_ns"] == 30_000_000
 
@@ -55,11 +55,11 @@ def test_readings_of_nvidia_smi_are_a_sampled_recording(tmp_path):
 def test_of_readings_alone_nothing_is_said_of_allocations(tmp_path):
     file = imported(DATA / "nvidia_smi_used.txt", tmp_path)
     assert call("diff", file, file, status=2).stderr == (
-        f"vramscope: {file}: the 4.30 GiB at its peak are of no recorded process, so there is nothing to compare: "
-        "`vramscope sample` says what a program has, `vramscope run` of what it is\n"
+        f"vramscope: {file}: the 4.30 GiB at its peak belong to no recorded process, so nothing can be compared: "
+        "record the program with `vramscope run`\n"
     )
     said = call("leaks", file).stdout
-    assert said.startswith("Sampled: no allocations are known") and "Never freed" not in said
+    assert said.startswith("Sampled: allocations are unknown") and "Never freed" not in said
 
 
 def test_what_is_no_log_is_refused_in_a_line(tmp_path):
@@ -69,7 +69,7 @@ def test_what_is_no_log_is_refused_in_a_line(tmp_path):
     log = DATA / "nvidia_smi_used.txt"
     for arguments, word in [
         ([tmp_path / "empty.csv"], "is empty"),
-        ([tmp_path / "poem.txt"], "no log or trace that vramscope knows: the formats are nvidia-smi"),
+        ([tmp_path / "poem.txt"], "unknown format: the known formats are nvidia-smi"),
         ([tmp_path / "none.csv"], "No such file"),
         ([log, "--from", "csv"], "unknown format 'csv'"),
         ([log, "--period", "fast"], "--period fast: use a number"),

@@ -300,7 +300,7 @@ def test_a_gpu_has_nvmls_sum_and_stacks_of_what_has_no_name(tmp_path):
         ("[a]\n[[a.category]]\nname = \"x\"\nkeywords = [\"y\"]\nkeyword = 1\n", ":5:1: unknown key 'keyword': did you mean keywords?"),
         ("[a]\nover = [\"colour\"]\n", ":2:9: unknown dimension 'colour'"),
         ("[a]\n[[a.category]]\nname = \"x\"\nkeywords = []\n", ":4:12: keywords is empty"),
-        ("", "no dictionary in it"),
+        ("", "has no dictionary"),
     ],
 )
 def test_a_bad_file_is_one_line(mxnet, tmp_path, keywords, says):
@@ -316,11 +316,11 @@ def test_a_bad_file_is_one_line(mxnet, tmp_path, keywords, says):
         (("--keywords", "layer"), "layers, data-structures, tbd"),
         (("--keywords", "/nowhere/x.toml"), "/nowhere/x.toml"),
         (("--keywords", "tbd", "--keywords", "tbd"), "rename one"),
-        (("--keywords", "tbd", "--by", "tag"), "exclude each other"),
-        (("--expected-sum", "1G"), "give --keywords, too"),
+        (("--keywords", "tbd", "--by", "tag"), "cannot be used together"),
+        (("--expected-sum", "1G"), "use --keywords too"),
         (("--keywords", "tbd", "--expected-sum", "much"), "is not a size"),
         (("--keywords", "tbd", "--expected-sum", "gpu7=1G"), "no device 'gpu7'"),
-        (("--keywords", "tbd", "--expected-sum", "9999999T"), "no machine has so much memory"),
+        (("--keywords", "tbd", "--expected-sum", "9999999T"), "use a size below 1 EiB"),
     ],
 )
 def test_bad_options_are_one_line(mxnet, arguments, says):

@@ -52,7 +52,7 @@ def test_a_folder_is_the_page_of_its_ranks(tmp_path, browser):
     empty = tmp_path / "empty"
     empty.mkdir()
     none = vramscope("open", empty, HOME=str(tmp_path))
-    assert none.returncode == 2 and none.stderr.count("\n") == 1 and "there is no recording" in none.stderr
+    assert none.returncode == 2 and none.stderr.count("\n") == 1 and "contains no recording" in none.stderr
     assert not (tmp_path / ".cache").exists()
 
 

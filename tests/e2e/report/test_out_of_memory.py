@@ -52,7 +52,7 @@ def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
         """,
     )
     assert done.stdout == "goes on\n"
-    assert "Out of memory on gpu0: 1000 MiB asked for at program.py" in done.stderr
+    assert "Out of memory on gpu0: 1000 MiB requested at program.py" in done.stderr
     told = json.loads(report(tmp_path, "--oom", "--json"))
     (refusal,) = told["refusals"]
     assert not refusal["served"] and refusal["attempts"] == 2
@@ -64,7 +64,7 @@ def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
     text = report(tmp_path, "--oom")
     assert (tmp_path / "x.oom-1").read_text() == text
     assert "Out of memory: a request for 1000 MiB failed" in report(tmp_path)
-    assert "Out of memory on gpu0: 1000 MiB asked for at program.py" in text.splitlines()[0]
+    assert "Out of memory on gpu0: 1000 MiB requested at program.py" in text.splitlines()[0]
     assert "1.86 GiB" in text.splitlines()[1] and "in build" in text.splitlines()[1], text
     # The page says the same.
     page = tmp_path / "x.html"
@@ -102,7 +102,7 @@ def test_fragmentation_is_named_with_the_block_that_pins(tmp_path):
 
 def test_a_program_that_is_killed_right_after(tmp_path):
     record(tmp_path, "alloc(2000 * MIB); alloc(1500 * MIB); os.kill(os.getpid(), signal.SIGKILL)", status=137)
-    assert "Out of memory on gpu0: 1.46 GiB asked for" in report(tmp_path, "--oom")
+    assert "Out of memory on gpu0: 1.46 GiB requested" in report(tmp_path, "--oom")
 
 
 def test_a_few_are_saved_and_a_new_run_leaves_no_old_ones(tmp_path):
@@ -120,7 +120,7 @@ def test_a_few_are_saved_and_a_new_run_leaves_no_old_ones(tmp_path):
 def test_without_a_report_the_cause_is_said_all_the_same(tmp_path):
     done = record(tmp_path, "alloc(3000 * MIB)", options=("--no-report",))
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["vramscope"] * 5
-    assert "Out of memory on gpu0: 2.93 GiB asked for" in done.stderr
+    assert "Out of memory on gpu0: 2.93 GiB requested" in done.stderr
 
 
 def test_a_cpp_program_has_its_line(tmp_path):
@@ -133,9 +133,9 @@ def test_a_cpp_program_has_its_line(tmp_path):
         env=environment, capture_output=True, timeout=60,
     )
     text = report(tmp_path, "--oom")
-    assert "5.00 MiB asked for at driver_needed.cc:" in text.splitlines()[0], text
+    assert "5.00 MiB requested at driver_needed.cc:" in text.splitlines()[0], text
     assert "cause: a limit below the size of the device" in text.splitlines()[1], text
-    assert "cuMemAlloc_v2 asked the driver for 5.00 MiB once" in text, text
+    assert "cuMemAlloc_v2 requested 5.00 MiB from the driver once" in text, text
 
 
 def test_it_is_told_before_the_traceback_and_waits_once(tmp_path):
@@ -156,7 +156,7 @@ def test_it_is_told_before_the_traceback_and_waits_once(tmp_path):
         status=1, options=("--no-report",),
     )
     lines = done.stderr.splitlines()
-    told = next(i for i, line in enumerate(lines) if "Out of memory on gpu0: 4.88 GiB asked for at program.py" in line)
+    told = next(i for i, line in enumerate(lines) if "Out of memory on gpu0: 4.88 GiB requested at program.py" in line)
     assert told < lines.index("Traceback (most recent call last):"), done.stderr
 
 
@@ -184,11 +184,11 @@ def test_what_a_large_device_has_in_use_is_not_rounded_away():
 
 def test_what_was_not_refused(tmp_path):
     record(tmp_path, "alloc(MIB)")
-    assert "no request for memory was refused" in report(tmp_path, "--oom")
+    assert "no failed allocation" in report(tmp_path, "--oom")
     missing = subprocess.run(
         [VRAMSCOPE, "report", tmp_path / "x.vram", "--oom=1"], capture_output=True, text=True, timeout=60
     )
-    assert missing.returncode == 2 and "there is no refusal 1: 0 were recorded" in missing.stderr
+    assert missing.returncode == 2 and "has no failed allocation 1: the recording has 0" in missing.stderr
 
 
 @pytest.mark.parametrize("how, status", [("end", 1), ("caught", 0), ("killed", 137)])
@@ -204,7 +204,7 @@ def test_a_solver_in_cpp(tmp_path, how, status):
     )
     assert (done.returncode, done.stdout) == (status, "goes on\n" if how == "caught" else ""), done.stderr
     text = report(tmp_path, "--oom")
-    assert re.search(r"asked for at driver_refused\.cc:\d+ in .*MakePreconditioner", text.splitlines()[0]), text
+    assert re.search(r"requested at driver_refused\.cc:\d+ in .*MakePreconditioner", text.splitlines()[0]), text
     assert re.search(r"allocations of the program: .* at driver_refused\.cc:\d+ in .*MakeFields", text.splitlines()[1]), text
     assert "Out of memory on gpu0: " in done.stderr and (tmp_path / "x.oom-1").read_text() == text
 
@@ -227,5 +227,5 @@ def test_a_context_that_the_device_has_no_room_for(tmp_path):
     )
     assert done.returncode == 4, done.stderr
     text = report(tmp_path, "--oom")
-    assert text.startswith("Out of memory on gpu0: an unknown amount asked for"), text
-    assert "cuDevicePrimaryCtxRetain asked the driver for it once" in text and "limit below" not in text, text
+    assert text.startswith("Out of memory on gpu0: an unknown amount requested"), text
+    assert "cuDevicePrimaryCtxRetain requested it from the driver once" in text and "limit below" not in text, text

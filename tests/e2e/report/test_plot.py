@@ -149,7 +149,7 @@ def test_from_python_a_picture_is_shown_and_saved(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "unknown --kind 'pie': it is one of timeline, two-bar, compare, categories\n"
+    assert done.stdout == "unknown --kind 'pie': use timeline, two-bar, compare or categories\n"
     assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF-")
 
 
@@ -157,7 +157,7 @@ def test_a_recording_of_nothing_is_refused(tmp_path):
     subprocess.run([VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "nothing.vram", "--", "true"], check=True, timeout=60)
     for kind in KINDS:
         error = plot(tmp_path / "nothing.vram", "--kind", kind, "-o", tmp_path / "p.svg", status=2)
-        assert "no bytes to draw" in error and "nothing.vram" in error
+        assert "no memory to draw" in error and "nothing.vram" in error
         assert not (tmp_path / "p.svg").exists()
 
 
@@ -181,12 +181,12 @@ def test_help_says_what_is_required():
         (("--kind", "timeline", "-o", "x.svg", "--by", "lifetime"), "cannot be stacked by lifetime"),
         (("--kind", "two-bar", "-o", "x.svg", "--by", "module"), "--by is not for --kind two-bar"),
         (("--kind", "compare", "-o", "x.svg", "--overlay"), "--overlay is not for"),
-        (("--kind", "timeline", "-o", "x.svg", "--subtract-baseline"), "with --overlay"),
+        (("--kind", "timeline", "-o", "x.svg", "--subtract-baseline"), "with --kind timeline --overlay"),
         (("--kind", "timeline", "-o", "x.svg", "--overlay", "--by", "module"), "draws totals"),
         (("--kind", "timeline", "-o", "x.svg", "--omit-below", "2 apples"), "--omit-below 2 apples"),
         (("--kind", "timeline", "-o", "x.svg", "--omit-below", "100%"), "below 1"),
         (("--kind", "timeline", "-o", "x.svg", "--unit", "acres"), "KiB, MiB"),
-        (("--kind", "pie", "-o", "x.svg"), "timeline, two-bar, compare, categories"),
+        (("--kind", "pie", "-o", "x.svg"), "use timeline, two-bar, compare or categories"),
         (("--kind", "timeline", "-o", "x.jpg"), ".svg, .png or .pdf"),
         (("--kind", "timeline", "-o", "/nowhere/x.svg"), "/nowhere/x.svg"),
         (("--kind", "timeline", "-o", "x.svg", "--at", "end"), "--kind timeline"),
@@ -194,7 +194,7 @@ def test_help_says_what_is_required():
         (("--kind", "two-bar", "-o", "x.svg", "--at", "yesterday"), "yesterday"),
         (("--kind", "two-bar", "-o", "x.svg", "--keywords", "no.toml"), "no.toml"),
         (("--kind", "two-bar", "-o", "x.svg", "--at", "iter:999999"), "999999"),
-        (("--kind", "timeline", "--overlay", "-o", "x.svg", "--device", "7"), "there is no device '7' in it: --device is one of gpu0"),
+        (("--kind", "timeline", "--overlay", "-o", "x.svg", "--device", "7"), "has no device '7': use one of gpu0"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, arguments, says):
