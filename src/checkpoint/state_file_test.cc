@@ -89,7 +89,8 @@ TEST_F(StateFileTest, OneAtATime) {
   const auto one = Open();
   const auto other = Open();
   ASSERT_FALSE(other.ok());
-  EXPECT_EQ(other.status().message(), "another vramscope is working on process 42: try again later");
+  EXPECT_EQ(other.status().message(),
+            "another vramscope is working on process 42: try again later");
 }
 
 TEST_F(StateFileTest, OneOfManyThatBeginAtOnce) {

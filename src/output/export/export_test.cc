@@ -220,7 +220,8 @@ TEST_F(ExportTest, MoreThanTheRecordingCanHaveSaidIsRefused) {
   };
   const util::Status status = WriteExport(csv, recording_, {}, sink);
   EXPECT_EQ(status.message(),
-            "a.vram: as csv, its 20000 allocations would be larger than 48.0 MiB, which is too much for a "
+            "a.vram: as csv, its 20000 allocations would be larger than 48.0 MiB, which is too "
+            "much for a "
             "recording of 8.00 KiB: the file is damaged or malicious");
   EXPECT_LE(written, size_t{48} << 20);
   tables.session.file_bytes = 20'000 * 4;
