@@ -11,9 +11,10 @@
 #include "util/json.h"
 #include "util/status.h"
 
-// What the HTML page is drawn from: one JSON object, which viewer/src/model/types.js describes. It has
-// the tables of the ledger themselves, and viewer/src/model/ledger.js adds them up at an instant by the
-// rules of query/: what the page shows there is what `vramscope report --at @NS` prints.
+// What the HTML page is drawn from: one JSON object, which viewer/src/model/types.js describes. It
+// has the tables of the ledger themselves, and viewer/src/model/ledger.js adds them up at an
+// instant by the rules of query/: what the page shows there is what `vramscope report --at @NS`
+// prints.
 namespace vramscope::output {
 
 inline constexpr char kPageSchema[] = "vramscope.page/2";
@@ -45,7 +46,7 @@ util::Status WritePageData(const tables::Recording& recording,
 std::string_view ViewerStyle();
 std::string_view ViewerScript();
 
-// What large data begin with, before raw DEFLATE in base64: viewer/src/model/page_data.js unpacks it.
+// What large data begin with, before raw DEFLATE in base64 (viewer/src/model/page_data.js).
 inline constexpr std::string_view kPackedMark = "deflate:";
 
 // Writes a page's JSON into a <script>: as it is, or packed if it is large. Packing makes columns
