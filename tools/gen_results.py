@@ -6,6 +6,8 @@
     tools/gen_results.py --check   checks that it is up to date, changes nothing
 """
 
+import importlib
+import json
 import pathlib
 import re
 import sys
@@ -228,6 +230,29 @@ def tuples(result):
     return [*lines, "", "    def __repr__(self) -> str:", "        return _overview(self)"]
 
 
+# ---- python/vramscope/fleet/schema.py ----
+
+
+def dataset_columns(result):
+    """The columns of each list of a result, for Arrow."""
+    types = {"double": "double", "bool": "bool"}
+    lines = []
+    for field in RESULTS[result].fields:
+        if not field.row:
+            continue
+        lines.append(f'    "{field.name}": [')
+        for column in RESULTS[field.row].fields:
+            kind = types.get(column.inner, "string" if column.inner in TEXTS else "int64")
+            said = f", {json.dumps(column.meaning, ensure_ascii=False)}" if column.meaning else ""
+            lines.append(f'        Column("{column.name}", "{kind}"{said}),')
+        lines.append("    ],")
+    return lines
+
+
+def dataset_texts(result):
+    return [f'    "{field.name}": {json.dumps(RESULTS[field.row].text)},' for field in RESULTS[result].fields if field.row]
+
+
 # ---- all ----
 
 
@@ -243,6 +268,12 @@ def filled(path, sections, begin_mark, end_mark):
     return text
 
 
+def dataset_tables():
+    """The tables of docs/DATASET.md, from the module that was just written."""
+    sys.path.insert(0, str(ROOT / "python/vramscope/fleet"))
+    return importlib.import_module("schema").document().splitlines()
+
+
 def main():
     docs, code = ("<!-- generated: {} -->", "<!-- end -->"), ("// generated: {}", "// end")
     python = ("# generated: {}", "# end")
@@ -252,10 +283,18 @@ def main():
         (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),
         (ROOT / "viewer/src/model/types.js", {"Report": types("Report")}, *code),
         (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations")}, *python),
+        (
+            ROOT / "python/vramscope/fleet/schema.py",
+            {"Summary": dataset_columns("Summary"), "SummaryText": dataset_texts("Summary")},
+            "    # generated: {}",
+            "    # end",
+        ),
     ]
     if sys.argv[1:] not in ([], ["--check"]):
         sys.exit(__doc__)
+    pages.append((ROOT / "docs/DATASET.md", {"tables": None}, *docs))
     for path, sections, begin, end in pages:
+        sections = {name: dataset_tables() if lines is None else lines for name, lines in sections.items()}
         new = filled(path, sections, begin, end)
         if sys.argv[1:] and new != path.read_text(encoding="utf-8"):
             sys.exit(f"{path.relative_to(ROOT)} is out of date: run tools/gen_results.py")

@@ -34,3 +34,9 @@ def probe() -> pathlib.Path:
 def reader() -> pathlib.Path:
     """The library that reads recordings."""
     return _find("lib", "libvramscope_read.so")
+
+
+def fleet_queries() -> pathlib.Path:
+    """The folder with the SQL of `vramscope fleet`."""
+    source = _BUILD.parent / "share" / "fleet"
+    return source if source.is_dir() else _NATIVE / "share" / "fleet"

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -14,8 +15,12 @@
 namespace vramscope::cli {
 namespace {
 
+// Written by the Python package, through Arrow.
+constexpr char kParquet[] = "parquet";
+
 struct ExportArguments {
-  std::string file;
+  std::vector<std::string> files;
+  std::string run;
   std::string format;
   std::string output;
   std::string at;
@@ -26,13 +31,28 @@ util::Result<output::ExportFormat> FindFormat(const std::string& name) {
   for (const output::ExportFormat& format : output::ExportFormats()) {
     if (name == format.name)
       return format;
-    names += names.empty() ? format.name : std::string(", ") + format.name;
+    names += format.name + std::string(", ");
   }
+  names += kParquet;
   return util::Status::Error(
       fmt::format("unknown format '{}' of --to: the formats are {}", name, names));
 }
 
+int ExportDataset(const ExportArguments& arguments) {
+  if (arguments.output.empty() || !arguments.at.empty())
+    return Fail("--to parquet writes whole recordings into a folder: give -o DIR, and no --at");
+  std::vector<std::string> words = {"export", "-o", arguments.output};
+  if (!arguments.run.empty())
+    words.insert(words.end(), {"--run", arguments.run});
+  words.push_back("--");
+  words.insert(words.end(), arguments.files.begin(), arguments.files.end());
+  return RunPackage(std::move(words));
+}
+
 util::Status Export(const ExportArguments& arguments) {
+  if (arguments.files.size() > 1 || !arguments.run.empty())
+    return util::Status::Error("several FILEs and --run are for --to parquet");
+  const std::string& file_name = arguments.files.front();
   util::Result<output::ExportFormat> format = FindFormat(arguments.format);
   if (!format.ok())
     return format.status();
@@ -49,10 +69,10 @@ util::Status Export(const ExportArguments& arguments) {
   }
   const bool to_stdout = arguments.output.empty() || arguments.output == "-";
   if (!to_stdout) {
-    VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, arguments.file));
+    VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, file_name));
   }
   VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording,
-                             OpenRecording(arguments.file));
+                             OpenRecording(file_name));
   if (to_stdout)
     return output::WriteExport(*format, *recording, options, PrintOut);
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
@@ -68,20 +88,34 @@ util::Status Export(const ExportArguments& arguments) {
 void RegisterExport(CLI::App& app, int* exit_code) {
   CLI::App* const command = app.add_subcommand("export", "Write a recording for another tool");
   auto arguments = std::make_shared<ExportArguments>();
-  command->add_option("FILE", arguments->file, kRecordingHelp)->required();
+  command
+      ->add_option(
+          "FILE", arguments->files,
+          kRecordingHelp + std::string("; for parquet several, or folders with recordings"))
+      ->required();
   std::string help;
   for (const output::ExportFormat& format : output::ExportFormats()) {
     help += fmt::format("{}{}: {}", help.empty() ? "" : "\n", format.name, format.help);
   }
+  help += "\nparquet: many recordings as a dataset, for `fleet`, SQL and pandas";
   command->add_option("--to", arguments->format, help)->option_text("FORMAT")->required();
   command
       ->add_option("--at", arguments->at,
                    "Export this instant: peak (default), allocated-peak, end, SECONDS, @NS, "
                    "iter:N, mark:NAME (see `vramscope report --help`)")
       ->option_text("WHEN");
-  command->add_option("-o", arguments->output, "Write to FILE (default, or -: standard output)")
+  command
+      ->add_option("-o", arguments->output,
+                   "Write to FILE (default, or -: standard output); for parquet a folder")
       ->option_text("FILE");
-  command->callback([arguments, exit_code] { *exit_code = ExitOf(Export(*arguments)); });
+  command
+      ->add_option("--run", arguments->run,
+                   "For parquet: name of the run (default: the recordings')")
+      ->option_text("NAME");
+  command->callback([arguments, exit_code] {
+    *exit_code =
+        arguments->format == kParquet ? ExportDataset(*arguments) : ExitOf(Export(*arguments));
+  });
 }
 
 }  // namespace vramscope::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -45,6 +46,9 @@ struct RunOptions {
   std::string overflow;  // a SIZE, "all" without one, empty where it is off
   std::string snapshot_on;
   std::string ring;
+  std::string summary;  // a folder
+  std::string summary_every = "600s";
+  std::string record_ranks;  // "0,7,per-node"; empty: all
   std::vector<std::string> command;
 };
 
@@ -65,6 +69,8 @@ class Run {
   void NameSurvivors();
   void NameEnd(int wait_status);
   int Finish(int wait_status);
+  util::Status CheckSummary();
+  void FinishSummary(bool finished);
 
   RunOptions options_;
   Program program_;
@@ -82,6 +88,9 @@ class Run {
   int snapshot_signal_ = 0;
   std::unique_ptr<SnapshotTaker> snapshots_;
   std::unique_ptr<RingKeeper> ring_;
+  int64_t summary_period_ns_ = 0;
+  std::string summary_file_;
+  std::unique_ptr<SummaryTaker> summaries_;
 };
 
 util::Status Run::Check() {
@@ -107,6 +116,7 @@ util::Status Run::Check() {
       return ring.status();
     options_.recording.ring_bytes = *ring;
   }
+  VRAMSCOPE_RETURN_IF_ERROR(CheckSummary());
   util::Result<std::string> probe = FindProbe();
   if (!probe)
     return probe.status();
@@ -118,6 +128,64 @@ util::Status Run::Check() {
     probe_ = probe_link_ = *link;
   }
   return {};
+}
+
+util::Status Run::CheckSummary() {
+  if (options_.summary.empty()) {
+    if (!options_.record_ranks.empty())
+      return util::Status::Error(
+          "--record-ranks needs --summary DIR: the other ranks leave only a summary");
+    return {};
+  }
+  VRAMSCOPE_ASSIGN_OR_RETURN(summary_period_ns_,
+                             ParsePeriod("--summary-every", options_.summary_every, 100'000'000,
+                                         int64_t{86'400} * 1'000'000'000));
+  std::error_code error;
+  const fs::path folder = fs::absolute(options_.summary, error);
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder, error))
+    return util::Status::Error(fmt::format("--summary {}: cannot create the folder: {}",
+                                           options_.summary, error.message()));
+  summary_file_ = folder.string();
+  return {};
+}
+
+// The ranks that --record-ranks lists keep their recordings. A launcher without a rank, as that of
+// torchrun, records all of its node's ranks into one file and keeps it.
+bool KeepsRecording(const std::string& list) {
+  const std::string rank = RankOfEnvironment();
+  if (list.empty() || rank.empty())
+    return true;
+  std::string_view local;
+  for (const char* const name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
+    if (const char* const value = getenv(name); value != nullptr && local.empty())
+      local = value;
+  }
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string word = list.substr(begin, end - begin);
+    if (word == rank || (word == "per-node" && local == "0"))
+      return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+// After the recording is finished, or cannot be finished yet.
+void Run::FinishSummary(bool finished) {
+  if (summaries_ == nullptr)
+    return;
+  const std::string& recording = finished ? place_.output() : place_.live_directory();
+  if (const std::string why = summaries_->Take(recording); !why.empty()) {
+    Note(fmt::format("--summary: {}: nothing was written: {}", summary_file_, why));
+    return;
+  }
+  if (!finished || KeepsRecording(options_.record_ranks))
+    return;
+  std::error_code error;
+  if (fs::remove(place_.output(), error))
+    Note(fmt::format("{} is deleted: --record-ranks {}", ShortPath(place_.output()),
+                     options_.record_ranks));
 }
 
 void Run::StartSampling() {
@@ -140,6 +208,16 @@ void Run::StartSampling() {
   if (const uint64_t size = options_.recording.ring_bytes; size != 0) {
     ring_ = std::make_unique<RingKeeper>(place_.live_directory(), size);
     ring_->Start();
+  }
+  if (!summary_file_.empty()) {
+    char host[HOST_NAME_MAX + 1] = {};
+    gethostname(host, sizeof host - 1);
+    std::string name = fmt::format("{}-{}-{}", options_.name, host, child_->pid());
+    std::replace(name.begin(), name.end(), '/', '_');
+    summary_file_ += "/" + name + ".summary.json";
+    summaries_ = std::make_unique<SummaryTaker>(place_.live_directory(), summary_file_,
+                                                std::chrono::nanoseconds(summary_period_ns_));
+    summaries_->Start();
   }
   if (nvml_ == nullptr)
     return;
@@ -231,6 +309,8 @@ void Run::EndSampling(int wait_status) {
       notes_.push_back(
           "a snapshot was unfinished when the program ended: use the recording instead");
   }
+  if (summaries_ != nullptr)
+    summaries_->Stop();
   if (ring_ != nullptr) {
     ring_->Stop();
     if (const std::string note = ring_->note(); !note.empty()) {
@@ -273,10 +353,12 @@ int Run::Finish(int wait_status) {
     Note(note);
   for (const std::string& note : notes_)
     Note(note);
-  if (survivors_.Reason() != nullptr)
+  if (survivors_.Reason() != nullptr) {
+    FinishSummary(false);
     return exit_status;
+  }
   RemoveProbeLink(probe_link_);
-  place_.Finish(options_.report, exit_status);
+  FinishSummary(place_.Finish(options_.report, exit_status));
   return exit_status;
 }
 
@@ -340,6 +422,7 @@ int Run::Execute() {
     refusals_.reset();
     snapshots_.reset();
     ring_.reset();
+    summaries_.reset();
     place_.Abandon();
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
@@ -382,6 +465,15 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
   run->add_option("--ring", options->ring,
                   "Limit the recording to SIZE: it keeps live memory, the peak and recent history")
       ->option_text("SIZE");
+  run->add_option("--summary", options->summary,
+                  "Also write a summary of each rank into the folder DIR, for `vramscope fleet`")
+      ->option_text("DIR");
+  run->add_option("--summary-every", options->summary_every,
+                  "Write the summary this often while the command runs (default: 600s)")
+      ->option_text("TIME");
+  run->add_option("--record-ranks", options->record_ranks,
+                  "With --summary: keep the recordings of these ranks only, as in 0,7,per-node")
+      ->option_text("LIST");
   run->add_option("--html", options->report.html, "Also write the report as an HTML page")
       ->option_text("FILE");
   run->add_flag("--no-report", options->report.no_report, "Print only the name of the recording");

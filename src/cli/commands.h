@@ -27,6 +27,7 @@ void RegisterDiff(CLI::App& app, int* exit_code);
 void RegisterPlot(CLI::App& app, int* exit_code);
 void RegisterKeywords(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
+void RegisterFleet(CLI::App& app, int* exit_code);
 void RegisterImport(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);
@@ -38,5 +39,8 @@ void RegisterSidecar(CLI::App& app, int* exit_code);
 void RegisterCompact(CLI::App& app, int* exit_code);
 void RegisterRefused(CLI::App& app, int* exit_code);
 void RegisterDoctor(CLI::App& app, int* exit_code);
+
+// Replaces this process by `python3 -m vramscope.fleet WORDS`; returns an exit status on failure.
+int RunPackage(std::vector<std::string> words);
 
 }  // namespace vramscope::cli

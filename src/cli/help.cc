@@ -26,6 +26,7 @@ const std::vector<CommandGroup>& CommandGroups() {
       {"Record a program", {"run", "sample", "env", "snapshot", "finish"}},
       {"What holds the memory?", {"report", "open", "plot", "keywords"}},
       {"Does it grow? What changed?", {"iterations", "leaks", "diff"}},
+      {"Which of many ranks is different?", {"fleet"}},
       {"Is the recording complete? What works here?", {"info", "doctor"}},
       {"Work with other tools", {"import", "export"}},
       {"Lend the GPU to another program", {"yield", "resume"}},

@@ -142,6 +142,7 @@ std::string FormatDiff(const query::Diff& diff, const DiffTextOptions& options);
 
 // The ranks of a job.
 
+inline constexpr char kSummarySchema[] = "vramscope.summary/1";
 inline constexpr char kRanksSchema[] = "vramscope.ranks/1";
 
 // All ranks together, the imbalance in words, and a row each; of many the heaviest and the
@@ -160,6 +161,7 @@ std::string ImbalanceText(const query::RankReport& report);
 
 void WriteRanksJson(const query::RankReport& report, util::JsonWriter& json);
 std::string RanksJson(const query::RankReport& report);
+std::string SummaryJson(const query::Summary& summary);
 
 // One page of all ranks: their histories on one axis, the imbalance, and a row each. Its figures
 // are those of the JSON.

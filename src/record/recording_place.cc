@@ -18,9 +18,6 @@ namespace vramscope::cli {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// This process's rank if MPI, Slurm or torchrun started it; otherwise "".
 std::string RankOfEnvironment() {
   for (const char* const name : format::kRankVariables) {
     const char* const value = getenv(name);
@@ -34,8 +31,6 @@ std::string RankOfEnvironment() {
   }
   return "";
 }
-
-}  // namespace
 
 util::Status RecordingPlace::Choose(const std::string& output) {
   if (output.empty())

@@ -16,6 +16,9 @@
 
 namespace vramscope::cli {
 
+// This process's rank if MPI, Slurm or torchrun started it; otherwise "".
+std::string RankOfEnvironment();
+
 // The target of a recording: its name, the live directory beside it, and the launcher's own live
 // file in that directory.
 //

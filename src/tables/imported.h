@@ -24,6 +24,9 @@ inline constexpr char kOptionsNote[] = "options";
 inline constexpr char kPausedOption[] = "paused";
 inline constexpr char kPausedNote[] = "paused all the time";
 
+// "mesh of rank N": where a rank stands in the job's mesh, "dp=0,tp=1".
+inline constexpr char kMeshNote[] = "mesh of rank ";
+
 // The value of the first note of that key; "" where there is none.
 std::string_view NoteOf(const Recording& recording, std::string_view key);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "output/answers.h"
 #include "util/budget.h"
 #include "util/size_text.h"
 
@@ -16,10 +17,18 @@ const std::vector<ExportFormat>& ExportFormats() {
       {"speedscope", "stacks at an instant, for speedscope.app", "peak", ExportSpeedscope},
       {"pprof", "stacks at an instant and over the whole run", "peak", ExportPprof},
       {"perfetto", "history, for ui.perfetto.dev", nullptr, ExportPerfetto},
+      {"summary", "a summary of each rank, for `vramscope fleet`", nullptr, ExportSummary},
       {"torch-snapshot", "for pytorch.org/memory_viz (default: --at end)", "end",
        ExportTorchSnapshot},
   };
   return kFormats;
+}
+
+util::Status ExportSummary(const tables::Recording& recording,
+                           const ExportOptions&,
+                           const ExportSink& sink) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Summary summary, query::MakeSummary(recording));
+  return sink(SummaryJson(summary));
 }
 
 util::Status WriteExport(const ExportFormat& format,

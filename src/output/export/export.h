@@ -55,6 +55,11 @@ util::Status ExportTorchSnapshot(const tables::Recording& recording,
                                  const ExportOptions& options,
                                  const ExportSink& sink);
 
+// The rows that `fleet` compares over many ranks: docs/DATASET.md.
+util::Status ExportSummary(const tables::Recording& recording,
+                           const ExportOptions& options,
+                           const ExportSink& sink);
+
 // The formats of `export --to`, by name.
 struct ExportFormat {
   const char* name;

@@ -57,6 +57,10 @@ std::string RanksJson(const query::RankReport& report) {
   return AnswerJson(kRanksSchema, report, {});
 }
 
+std::string SummaryJson(const query::Summary& summary) {
+  return AnswerJson(kSummarySchema, summary, {});
+}
+
 std::string OutOfMemoryJson(const query::Refusals& refusals, const tables::Recording& recording) {
   return AnswerJson(kOutOfMemorySchema, refusals, {&recording});
 }

@@ -283,6 +283,8 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
     if (process.host.value < tables.hosts.size())
       rank.host = recording.string(tables.hosts[process.host.value].name);
     rank.pid = process.pid;
+    rank.process = tables::ProcessId{key.first};
+    rank.on_device = tables::DeviceId{key.second};
     rank.program = ProgramOf(recording.string(process.command));
     rank.device = device.index;
     rank.total_bytes = device.total_bytes;

@@ -130,6 +130,8 @@ util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& rec
 // An error where the recording has no iterations.
 util::Result<Iterations> MakeIterations(const tables::Recording& recording);
 util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options);
+// What `run --summary` leaves of a recording: at most 64 KiB a rank.
+util::Result<Summary> MakeSummary(const tables::Recording& recording);
 
 // By device; none of a run in which nothing was served from the host.
 util::Result<std::vector<Overflow>> FindOverflow(const tables::Recording& recording);

@@ -46,6 +46,27 @@ void SnapshotTaker::Take() {
     SayAtOnce(snapshot.output);
 }
 
+bool SummaryTaker::Look() {
+  // The last summary is written soon: one that takes long is given up.
+  (void)Write(live_directory_, [this] { return worker_.stop().load(); });
+  return true;
+}
+
+std::string SummaryTaker::Take(const std::string& recording) {
+  return Write(recording, {});
+}
+
+std::string SummaryTaker::Write(const std::string& recording,
+                                const std::function<bool()>& give_up) const {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const Captured written = RunCaptured(
+      {self.string(), "export", "--to", "summary", "-o", file_, recording}, {}, kLongest, give_up);
+  if (written.ok())
+    return "";
+  return written.output.substr(0, written.output.find('\n'));
+}
+
 util::Result<int> SnapshotSignal(const std::string& name) {
   std::string_view text = name;
   if (text.starts_with("SIG"))

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -17,7 +18,7 @@
 #include "record/watch/worker.h"
 #include "util/status.h"
 
-// What `vramscope run` watches while the program runs: five watches of one live directory, each
+// What `vramscope run` watches while the program runs: six watches of one live directory, each
 // with a thread of its own, since a look may wait for another process.
 namespace vramscope::cli {
 
@@ -208,6 +209,28 @@ class SnapshotTaker : public Watch {
   void Take();
 
   std::atomic<size_t> requested_{0};
+};
+
+// Writes the summary of a recording into a folder of summaries, every so often and at the end, each
+// time in a process of its own, so that an error there harms neither the recording nor its program.
+// A summary replaces the one before it in one step.
+class SummaryTaker : public Watch {
+ public:
+  SummaryTaker(std::string live_directory, std::string file, std::chrono::nanoseconds period)
+      : Watch(std::move(live_directory)), file_(std::move(file)), period_(period) {}
+  ~SummaryTaker() override { Stop(); }
+
+  // Writes the summary of a recording; returns why it could not, or "".
+  std::string Take(const std::string& recording);
+
+ private:
+  std::chrono::nanoseconds Pause() const override { return period_; }
+  // An error is said at the end only: the next summary may be whole.
+  bool Look() override;
+  std::string Write(const std::string& recording, const std::function<bool()>& give_up) const;
+
+  const std::string file_;
+  const std::chrono::nanoseconds period_;
 };
 
 // The number of a signal that `run` may take for itself: SIGUSR1, SIGUSR2 or SIGRTMIN+N.

@@ -27,7 +27,7 @@ FIRST_STEPS = 8  # buffers are looked at before each of these
 MOST_STEPS = 64  # then at most so many lie between two looks, while they stay as they are
 MOST_LOOKS = 256  # at one that stays as it is
 
-state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0}
+state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0, "groups": 0}
 buffered = {}  # addresses of modules that have buffers -> None
 restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
 moved = {}  # those whose buffers were others in the last walk
@@ -95,6 +95,7 @@ def look():
         for function, arguments in said:
             function(*arguments)
     hook_optimizers()
+    note_mesh()
     if anew:
         survey()
     threads = in_set_up()
@@ -558,6 +559,40 @@ def local(tensor):
         return object.__getattribute__(tensor, "_local_tensor")
     except AttributeError:
         return tensor
+
+
+# ---- the job's mesh ---------------------------------------------------------------------------------
+
+MEGATRON = (
+    ("dp", "_DATA_PARALLEL_GROUP"),
+    ("tp", "_TENSOR_MODEL_PARALLEL_GROUP"),
+    ("pp", "_PIPELINE_MODEL_PARALLEL_GROUP"),
+    ("cp", "_CONTEXT_PARALLEL_GROUP"),
+    ("ep", "_EXPERT_MODEL_PARALLEL_GROUP"),
+)
+
+
+def note_mesh():
+    """Notes this rank's coordinates if process groups were added: its ranks in the groups of a DeviceMesh, which PyTorch
+    describes as mesh_NAME, or in Megatron's groups."""
+    c10d = modules.get("torch.distributed.distributed_c10d")
+    groups = c10d.__dict__.get("_pg_map", nothing) if c10d is not None else nothing
+    if len(groups) == state["groups"]:
+        return
+    state["groups"] = len(groups)
+    mesh = {}
+    for group in tuple(groups):
+        name = str(getattr(group, "group_desc", ""))
+        if name.startswith("mesh_") and name != "mesh_default":
+            mesh.setdefault(name[5:].lower(), group.rank())
+    megatron = modules.get("megatron.core.parallel_state")
+    for name, variable in MEGATRON if megatron is not None else ():
+        group = megatron.__dict__.get(variable)
+        if group in groups:
+            mesh[name] = group.rank()
+    if mesh:
+        world = c10d.__dict__["_get_default_group"]().rank()
+        say(note, "mesh of rank " + str(world), ",".join(name + "=" + str(mesh[name]) for name in sorted(mesh)))
 
 
 # ---- optimizers -------------------------------------------------------------------------------------

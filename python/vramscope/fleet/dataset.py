@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a dataset: DIR/TABLE/run=NAME/FILE.parquet.
+
+A file is written under a temporary name that readers skip, and renamed when all files are complete. A manifest in
+DIR/_vramscope lists the files of an export and its ranks, so that a repeated export replaces its rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import secrets
+import urllib.parse
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from . import schema
+from .errors import FleetError, need
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MANIFESTS = "_vramscope"
+# A row group: large enough for dictionaries, small enough to skip.
+GROUP_ROWS = 1 << 20
+# About 128 MiB of allocations.
+FILE_ROWS = 8 << 20
+
+RankId = str
+
+
+def folder_of_run(run: str) -> str:
+    """The partition's name. It begins with a letter, so that no reader takes it for a number or a date."""
+    name = run if re.match(r"[A-Za-z]", run) else f"run-{run}"
+    return "run=" + urllib.parse.quote(name, safe="")
+
+
+def run_of_folder(folder: str) -> str:
+    """The reverse of `folder_of_run`."""
+    return urllib.parse.unquote(folder[len("run=") :])
+
+
+def rank_id(rank: Dict[str, Any]) -> RankId:
+    """A rank's identity over all hosts and runs."""
+    return f"{rank['host']}/{rank['pid']}/{rank['begin_wall_ns']}"
+
+
+def _key(ranks: Iterable[RankId]) -> str:
+    return hashlib.blake2b("\n".join(sorted(ranks)).encode(), digest_size=6).hexdigest()
+
+
+class Manifest(NamedTuple):
+    """An export of some ranks of a run."""
+
+    path: pathlib.Path
+    run: str
+    kind: str  # "export" or "summary"
+    ranks: Set[RankId]
+    files: Set[str]  # relative to the dataset
+
+
+def manifests(root: pathlib.Path) -> List[Manifest]:
+    """All manifests of a dataset, in the order of their names."""
+    found = []
+    for path in sorted((root / MANIFESTS).glob("*.json")):
+        try:
+            entry = json.loads(path.read_text(encoding="utf-8"))
+            found.append(Manifest(path, entry["run"], entry["kind"], set(entry["ranks"]), set(entry["files"])))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FleetError(f"{path}: not a manifest of this dataset ({error}); delete it and export its run again") from error
+    return found
+
+
+class Commit:
+    """Files that appear together. Used as a context: without `commit()`, the temporary files are deleted."""
+
+    def __init__(self, root: pathlib.Path, run: str) -> None:
+        self.root, self.run = root, run
+        self._files: List[Tuple[pathlib.Path, str]] = []  # temporary, and table
+
+    def __enter__(self) -> "Commit":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for temporary, _ in self._files:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+
+    def new_file(self, table: str) -> pathlib.Path:
+        """The temporary path of a file. Spark skips names with `_`, and DuckDB names that do not end in .parquet."""
+        folder = self.root / table / folder_of_run(self.run)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"_{secrets.token_hex(8)}.tmp"
+        self._files.append((path, table))
+        return path
+
+    def add(self, path: pathlib.Path, table: str) -> None:
+        """Takes over a temporary file that another process wrote."""
+        self._files.append((path, table))
+
+    def commit(self, kind: str, ranks: Set[RankId]) -> List[str]:
+        """Renames the files. Deletes those of exports that these ranks replace."""
+        key = _key(ranks)
+        replaced = []
+        for old in manifests(self.root):
+            if old.run != self.run or not old.ranks & ranks:
+                continue
+            if old.ranks - ranks:
+                raise FleetError(
+                    f"{self.root}: run {self.run} was exported together with {len(old.ranks - ranks)} other ranks; "
+                    "export all of its recordings at once"
+                )
+            replaced.append(old)
+        names, numbers = [], {}  # type: Tuple[List[str], Dict[str, int]]
+        for _, table in self._files:
+            number = numbers.setdefault(table, 0)
+            numbers[table] += 1
+            names.append(f"{table}/{folder_of_run(self.run)}/{key}-{number:05d}.parquet")
+        entry = {"run": self.run, "kind": kind, "ranks": sorted(ranks), "files": names}
+        # The manifest comes first: after a crash the next export of these ranks knows the files to replace.
+        (self.root / MANIFESTS).mkdir(exist_ok=True)
+        own = self.root / MANIFESTS / f"{key}-{kind}.json"
+        write_text(own, json.dumps(entry, indent=1))
+        for (temporary, _), name in zip(self._files, names):
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, self.root / name)
+        for old in replaced:
+            for name in old.files - set(names):
+                with contextlib.suppress(FileNotFoundError):
+                    (self.root / name).unlink()
+            if old.path != own:
+                old.path.unlink()
+        self._files = []
+        return names
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """Writes a small file through a temporary name, so that readers never see a part of it."""
+    temporary = path.with_name(f"_{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def parquet_writer(path: pathlib.Path, table: str) -> Iterator[Any]:
+    """A pyarrow.parquet.ParquetWriter for a table's file. An error deletes the file."""
+    parquet = need("pyarrow.parquet", "pyarrow", "writing Parquet")
+    sorted_times = {"begin_ns": "DELTA_BINARY_PACKED", "time_ns": "DELTA_BINARY_PACKED", "alloc_ns": "DELTA_BINARY_PACKED"}
+    names = [column.name for column in schema.TABLES[table]]
+    texts = [column.name for column in schema.TABLES[table] if column.type == "string"]
+    writer = parquet.ParquetWriter(
+        path,
+        schema.arrow(table),
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=texts,
+        column_encoding={name: encoding for name, encoding in sorted_times.items() if name in names},
+        dictionary_pagesize_limit=16 << 20,
+    )
+    try:
+        yield writer
+    except BaseException:
+        # A closed file is a valid file with too few rows.
+        writer.close()
+        path.unlink()
+        raise
+    writer.close()
+
+
+def table_of_rows(table: str, rows: List[Dict[str, Any]]) -> "pyarrow.Table":
+    """Rows as a table of the dataset. A missing value is null; keys that are no columns are left out."""
+    import pyarrow
+
+    columns = []
+    for field in schema.arrow(table, dictionaries=False):
+        values = [row.get(field.name) for row in rows]
+        columns.append(pyarrow.array(values, field.type))
+    return pyarrow.table(columns, schema=schema.arrow(table, dictionaries=False)).cast(schema.arrow(table))
+
+
+def write_rows(commit: Commit, table: str, rows: List[Dict[str, Any]]) -> None:
+    """Writes a table that fits into memory, as one file."""
+    path = commit.new_file(table)
+    with parquet_writer(path, table) as writer:
+        writer.write_table(table_of_rows(table, rows), row_group_size=GROUP_ROWS)
+
+
+def files_of(root: pathlib.Path, table: str, run: Optional[str] = None) -> List[pathlib.Path]:
+    """The files of a table. Raises FleetError for one without Parquet's marks at its ends."""
+    folder = "run=*" if run is None else folder_of_run(run)
+    found = sorted(root.glob(f"{table}/{folder}/[!_.]*.parquet"))
+    for path in found:
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(0, os.SEEK_END)
+            whole = file.tell() >= 12
+            if whole:
+                file.seek(-4, os.SEEK_END)
+            if head != b"PAR1" or not whole or file.read(4) != b"PAR1":
+                raise FleetError(f"{path}: a damaged Parquet file; delete it and export its run again")
+    return found
+
+
+def runs_of(root: pathlib.Path) -> List[str]:
+    """The runs of a dataset."""
+    return sorted({run_of_folder(path.name) for path in root.glob("ranks/run=*")})

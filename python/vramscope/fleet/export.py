@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole recordings as a dataset: ``vramscope export --to parquet FILE|FOLDER... -o DIR``."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import multiprocessing
+import os
+import pathlib
+import subprocess
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .. import _paths, _reader
+from . import dataset, schema, summaries
+from .errors import FleetError, need
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_NEVER = (1 << 63) - 1
+_MASK = (1 << 63) - 1
+# A worker process costs as much as a few small recordings.
+_FEWEST_FOR_WORKERS = 8
+_MOST_WORKERS = 8
+
+
+def _hash(text: str) -> int:
+    """A positive int64."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little") & _MASK
+
+
+def recordings_in(paths: Sequence[str]) -> List[pathlib.Path]:
+    """The recordings that these paths name, and those in folders."""
+    found = []
+    for text in paths:
+        path = pathlib.Path(text)
+        if path.is_dir() and not path.name.endswith(".vram.d"):
+            inside = sorted(path.glob("*.vram"))
+            # NAME.vram.d is a recording of its own only if nobody finished it.
+            inside += sorted(live for live in path.glob("*.vram.d") if not live.with_suffix("").exists())
+            if not inside:
+                raise FleetError(f"{path}: there is no recording (*.vram) in this folder")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise FleetError(f"{path}: no such file")
+    return found
+
+
+def summary_of(path: pathlib.Path) -> Tuple[str, summaries.Rows]:
+    """The summary of a recording: its run, and its rows."""
+    words = [os.fspath(_paths.program()), "export", "--to", "summary", os.fspath(path)]
+    done = subprocess.run(words, capture_output=True, check=False)
+    if done.returncode != 0:
+        message = done.stderr.decode("utf-8", "replace").strip()
+        raise FleetError(message.split(": ", 1)[-1] if message.startswith("vramscope: ") else message or f"{path}: no summary")
+    summary = json.loads(done.stdout.decode("utf-8", "replace"))
+    return str(summary.get("run") or "run"), summaries.rows_of(summary, os.fspath(path))
+
+
+class _Texts:
+    """The dictionary of a column: strings in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self.numbers: Dict[str, int] = {}
+
+    def number(self, text: Optional[str]) -> Optional[int]:
+        if not text:
+            return None
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+class _Sink:
+    """Collects batches of a table and writes them as row groups of `dataset.GROUP_ROWS`."""
+
+    def __init__(self, table: str, new_file: Callable[[str], pathlib.Path]) -> None:
+        self.table, self._new_file = table, new_file
+        self.columns = schema.TABLES[table]
+        self.texts = {column.name: _Texts() for column in self.columns if column.type == "string"}
+        self._batches: List["pyarrow.RecordBatch"] = []
+        self._rows = self._file_rows = 0
+        self._open: Any = None
+        self._writer: Any = None
+
+    def add(self, arrays: Dict[str, "pyarrow.Array"]) -> None:
+        """Adds rows. A text column has int32 numbers of `texts`."""
+        import pyarrow
+
+        batch = pyarrow.record_batch([arrays[column.name] for column in self.columns], [column.name for column in self.columns])
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= dataset.GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        if not self._rows:
+            return
+        if self._writer is None:
+            self._open = dataset.parquet_writer(self._new_file(self.table), self.table)
+            self._writer = self._open.__enter__()
+        table = pyarrow.Table.from_batches(self._batches).combine_chunks()
+        columns = []
+        for column in self.columns:
+            array = table.column(column.name).combine_chunks()
+            if column.type == "string":
+                words = pyarrow.array(list(self.texts[column.name].numbers) or [""], pyarrow.string())
+                array = pyarrow.DictionaryArray.from_arrays(array, words)
+            columns.append(array)
+        self._writer.write_table(pyarrow.table(columns, schema=schema.arrow(self.table)), row_group_size=dataset.GROUP_ROWS)
+        self._file_rows += self._rows
+        self._batches, self._rows = [], 0
+        if self._file_rows >= dataset.FILE_ROWS:
+            self.close()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._flush()
+        if self._writer is not None:
+            self._open.__exit__(None, None, None)
+        self._writer, self._file_rows = None, 0
+        for texts in self.texts.values():
+            texts.numbers.clear()
+
+    def abandon(self) -> None:
+        """Ends without a whole file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class _Attributes:
+    """The columns of a recording that depend on the site alone, and the identities of its ranks."""
+
+    def __init__(self, trace: _reader.Trace) -> None:
+        def of(name: str) -> Dict[str, List[Any]]:
+            return trace.table(name).arrow().to_pydict()
+
+        self.sites, accounts, devices, processes = of("sites"), of("accounts"), of("devices"), of("processes")
+        hosts = of("hosts")["name"]
+        words: Dict[str, Dict[int, str]] = {}
+        for row in trace.table("words").arrow().to_pylist():
+            words.setdefault(row["column"], {})[row["number"]] = row["word"]
+        for column in ("category", "part", "phase"):
+            self.sites[column] = [words[column].get(number, "unknown") for number in self.sites[column]]
+        self.devices = [
+            {"host": hosts[host], "device": index, "device_uuid": uuid}
+            for host, index, uuid in zip(devices["host"], devices["index"], devices["uuid"])
+        ]
+        self.ranks = []
+        for process, device in zip(accounts["process"], accounts["device"]):
+            self.ranks.append(
+                {
+                    "rank": processes["rank"][process] if process else -1,
+                    "host": hosts[processes["host"][process] if process else devices["host"][device]],
+                    "pid": processes["pid"][process],
+                    "device": devices["index"][device],
+                }
+            )
+        self._frames = of("frames")
+        stacks = of("stacks")
+        self._parent, self._frame = stacks["parent"], stacks["frame"]
+        self._lines: Dict[int, str] = {}
+
+    def of_site(self, name: str) -> List[Any]:
+        """A column by site number."""
+        if name in ("rank", "host", "pid", "device"):
+            return [self.ranks[account][name] for account in self.sites["account"]]
+        if name == "line":
+            return [self.line_of(place) for place in self.sites["place"]]
+        if name in ("backing", "unbacked"):
+            return [bool(value) for value in self.sites[name]]
+        return self.sites[name]
+
+    def _frame_text(self, frame: int) -> str:
+        text = self._lines.get(frame)
+        if text is None:
+            frames = self._frames
+            name, file, line = frames["function"][frame], frames["file"][frame], frames["line"][frame]
+            if line:
+                text = f"{file.rsplit('/', 1)[-1]}:{line} in {name}" if name else f"{file.rsplit('/', 1)[-1]}:{line}"
+            else:
+                text = f"{name or hex(frames['pc'][frame])} ({frames['image'][frame].rsplit('/', 1)[-1]})"
+            self._lines[frame] = text
+        return text
+
+    def line_of(self, stack: int) -> str:
+        """The innermost frame of the user's code, or the innermost of all."""
+        innermost = stack
+        while stack:
+            if not self._frames["library"][self._frame[stack]]:
+                return self._frame_text(self._frame[stack])
+            stack = self._parent[stack]
+        return self._frame_text(self._frame[innermost]) if innermost else ""
+
+    def stack_text(self, stack: int) -> str:
+        """The frames, outermost first, one a line."""
+        frames = []
+        while stack:
+            frames.append(self._frame_text(self._frame[stack]))
+            stack = self._parent[stack]
+        return "\n".join(reversed(frames))
+
+
+class _Part:
+    """The part of an export that one process writes."""
+
+    def __init__(self, root: pathlib.Path, run: str) -> None:
+        self.commit = dataset.Commit(root, run)
+        self.sinks = {table: _Sink(table, self.commit.new_file) for table in schema.DETAIL}
+        self._stacks: set[int] = set()
+
+    def add(self, path: pathlib.Path) -> int:
+        """Adds a recording; returns the number of its allocations."""
+        import pyarrow
+
+        with _reader.Trace(path, native_names=False) as trace:
+            of = _Attributes(trace)
+            identity = _hash(f"{of.ranks[1:]}{trace.table('session').arrow().to_pylist()}")
+            stacks = {stack: self._stack(of.stack_text(stack)) for stack in set(of.sites["stack"]) | set(of.sites["native_stack"])}
+
+            def by_site(table: str, site: "pyarrow.Array") -> Dict[str, "pyarrow.Array"]:
+                sink, made = self.sinks[table], {}
+                for column in sink.columns:
+                    if column.name in sink.texts:
+                        numbers = [sink.texts[column.name].number(value) for value in of.of_site(column.name)]
+                        made[column.name] = pyarrow.array(numbers, pyarrow.int32())
+                    elif column.name in ("rank", "pid", "device", "backing", "unbacked"):
+                        made[column.name] = pyarrow.array(of.of_site(column.name), _type(column))
+                    elif column.name == "stack_id":
+                        ids = [stacks[own or native] for own, native in zip(of.sites["stack"], of.sites["native_stack"])]
+                        made[column.name] = pyarrow.array(ids, pyarrow.int64())
+                return made
+
+            count = self._allocations(trace, by_site, identity)
+            self._deltas(trace, by_site, identity)
+            self._samples(trace, of)
+        return count
+
+    def _stack(self, text: str) -> Optional[int]:
+        import pyarrow
+
+        if not text:
+            return None
+        number = _hash(text)
+        if number not in self._stacks:
+            self._stacks.add(number)
+            sink = self.sinks["stacks"]
+            text_number = pyarrow.array([sink.texts["stack"].number(text)], pyarrow.int32())
+            sink.add({"stack_id": pyarrow.array([number], pyarrow.int64()), "stack": text_number})
+        return number
+
+    def _allocations(self, trace: _reader.Trace, by_site: Callable[..., Any], identity: int) -> int:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        sink, count = self.sinks["allocations"], 0
+        attributes: Optional[Dict[str, Any]] = None
+        batches: List["pyarrow.RecordBatch"] = []
+
+        def flush() -> None:
+            nonlocal attributes, batches
+            if not batches:
+                return
+            # Numbers of texts are those of the open file: a new file has new ones.
+            attributes = by_site("allocations", None)
+            rows = pyarrow.Table.from_batches(batches).combine_chunks()
+            batches = []
+            site = rows.column("site").combine_chunks()
+            rank = attributes["rank"].take(site)
+            order = compute.sort_indices(
+                pyarrow.table([rank, rows.column("begin_ns")], ["rank", "begin_ns"]),
+                sort_keys=[("rank", "ascending"), ("begin_ns", "ascending")],
+            )
+            site = site.take(order)
+            made = {name: array.take(site) for name, array in attributes.items()}
+            for name in ("begin_ns", "end_ns", "alloc_ns", "address", "bytes", "rounding_bytes", "segment"):
+                column = rows.column(name).combine_chunks().take(order)
+                made[name] = column.cast(pyarrow.int64(), safe=False)
+            made["end_ns"] = compute.if_else(compute.equal(made["end_ns"], _NEVER), None, made["end_ns"])
+            made["segment_id"] = _segment_ids(made["segment"], identity)
+            sink.add(made)
+
+        if len(trace.table("allocations")) > dataset.GROUP_ROWS:
+            # Rows of a damaged recording must not be in a file: read all of them before the first is written.
+            for _ in pyarrow.RecordBatchReader.from_stream(trace.table("allocations")):
+                pass
+        pending = 0
+        for batch in pyarrow.RecordBatchReader.from_stream(trace.table("allocations")):
+            batches.append(batch)
+            pending += batch.num_rows
+            count += batch.num_rows
+            if pending >= dataset.GROUP_ROWS:
+                flush()
+                pending = 0
+        flush()
+        return count
+
+    def _deltas(self, trace: _reader.Trace, by_site: Callable[..., Any], identity: int) -> None:
+        counters, steps = trace.table("counters").arrow(), trace.table("steps").arrow()
+        if not steps.num_rows:
+            return
+        counter = steps.column("counter").combine_chunks()
+        site = counters.column("site").combine_chunks().take(counter)
+        made = {name: array.take(site) for name, array in by_site("deltas", site).items()}
+        made["time_ns"] = steps.column("time_ns").combine_chunks()
+        made["bytes"] = steps.column("bytes").combine_chunks()
+        made["segment_id"] = _segment_ids(counters.column("segment").combine_chunks().take(counter), identity)
+        self.sinks["deltas"].add(made)
+
+    def _samples(self, trace: _reader.Trace, of: _Attributes) -> None:
+        import pyarrow
+
+        rows, sink = trace.table("samples").arrow(), self.sinks["samples"]
+        if not rows.num_rows:
+            return
+        device = rows.column("device").combine_chunks()
+        made = {}
+        for name in ("host", "device", "device_uuid"):
+            values = [entry[name] for entry in of.devices]
+            if name in sink.texts:
+                array = pyarrow.array([sink.texts[name].number(value) for value in values], pyarrow.int32())
+            else:
+                array = pyarrow.array(values, pyarrow.int64())
+            made[name] = array.take(device)
+        for name in ("time_ns", "used_bytes", "ledger_bytes"):
+            made[name] = rows.column(name).combine_chunks().cast(pyarrow.int64(), safe=False)
+        sink.add(made)
+
+
+def _type(column: schema.Column) -> Any:
+    import pyarrow
+
+    return pyarrow.bool_() if column.type == "bool" else pyarrow.int64()
+
+
+def _segment_ids(segment: "pyarrow.Array", identity: int) -> "pyarrow.Array":
+    """Numbers that are unique over all recordings; null for row 0."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    # Half of the range, so that the sum stays below 2^63.
+    ids = compute.add(compute.cast(segment, pyarrow.int64()), identity >> 1)
+    return compute.if_else(compute.equal(segment, 0), None, ids)
+
+
+class _Written(NamedTuple):
+    """What a process wrote."""
+
+    files: List[Tuple[pathlib.Path, str]]
+    rows: summaries.Rows
+    problems: List[str]
+    allocations: int
+
+
+def _write(root: pathlib.Path, run: str, files: List[Tuple[pathlib.Path, summaries.Rows]]) -> _Written:
+    """Writes the detail of recordings. One that fails is a problem, and the others are written."""
+    part = _Part(root, run)
+    rows, problems, count = summaries.no_rows(), [], 0
+    with part.commit:
+        try:
+            for path, own in files:
+                try:
+                    count += part.add(path)
+                except (_reader.ReadError, OSError) as error:
+                    problems.append(f"left out: {error}")
+                    continue
+                for table, found in own.items():
+                    rows[table] += found
+            for sink in part.sinks.values():
+                sink.close()
+        except BaseException:
+            for sink in part.sinks.values():
+                sink.abandon()
+            raise
+        written = list(part.commit._files)
+        part.commit._files = []
+    return _Written(written, rows, problems, count)
+
+
+def _summaries_of(paths: Sequence[pathlib.Path]) -> Tuple[Dict[str, List[Tuple[pathlib.Path, summaries.Rows]]], List[str]]:
+    runs: Dict[str, List[Tuple[pathlib.Path, summaries.Rows]]] = {}
+    problems = []
+
+    def one(path: pathlib.Path) -> Any:
+        try:
+            return summary_of(path)
+        except FleetError as error:
+            return error
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for path, found in zip(paths, pool.map(one, paths)):
+            if isinstance(found, FleetError):
+                problems.append(f"left out: {found}")
+            else:
+                runs.setdefault(found[0], []).append((path, found[1]))
+    return runs, problems
+
+
+def export(
+    paths: Sequence[str], root: pathlib.Path, run: Optional[str] = None, progress: Callable[[str], None] = lambda text: None
+) -> Tuple[int, int, List[str]]:
+    """Writes recordings into a dataset. Returns the numbers of ranks and allocations, and a line for each that was left out.
+
+    `run` replaces the recordings' own name. Recordings of one name are one run.
+    """
+    need("pyarrow", "pyarrow", "a dataset")
+    files = recordings_in(paths)
+    root.mkdir(parents=True, exist_ok=True)
+    runs, problems = _summaries_of(files)
+    if run is not None:
+        runs = {run: [entry for entries in runs.values() for entry in entries]} if runs else {}
+    ranks = allocations = 0
+    for name, entries in sorted(runs.items()):
+        entries.sort(key=lambda entry: (min((rank["rank"] for rank in entry[1]["ranks"]), default=-1), str(entry[0])))
+        progress(f"run {name}: {len(entries)} recordings")
+        with dataset.Commit(root, name) as commit:
+            rows = summaries.no_rows()
+            for written in _write_in_parallel(root, name, entries):
+                for path, table in written.files:
+                    commit.add(path, table)
+                for table, found in written.rows.items():
+                    rows[table] += found
+                problems += written.problems
+                allocations += written.allocations
+            if not rows["ranks"]:
+                continue
+            for table, found in rows.items():
+                dataset.write_rows(commit, table, found)
+            ids = {dataset.rank_id(rank) for rank in rows["ranks"]}
+            commit.commit("export", ids)
+            ranks += len(ids)
+    return ranks, allocations, problems
+
+
+def _write_in_parallel(root: pathlib.Path, run: str, entries: List[Tuple[pathlib.Path, summaries.Rows]]) -> List[_Written]:
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS, len(entries) // _FEWEST_FOR_WORKERS)
+    if workers < 2:
+        return [_write(root, run, entries)]
+    # Neighbours stay together, so that a file has few ranks.
+    slices = [entries[len(entries) * i // workers : len(entries) * (i + 1) // workers] for i in range(workers)]
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        return list(pool.map(_write, [root] * workers, [run] * workers, slices))

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vramscope fleet`, `run --summary` and `export --to parquet`: many ranks as one dataset (docs/DATASET.md)."""
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from places import MIB, ROOT, VRAMSCOPE
+
+sys.path.insert(0, str(ROOT / "tests/fleet"))
+import generate
+
+pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb")
+
+TRACES = ROOT / "examples/traces"
+RANKS = 10_000
+QUESTIONS = ("heaviest", "outliers", "imbalance", "growth", "failures", "versions")
+
+
+def vramscope(*words: object, status: int = 0, **variables: str) -> subprocess.CompletedProcess:
+    command = [str(word) for word in (VRAMSCOPE, *words)]
+    environment = {**os.environ, "VRAMSCOPE_PYTHON": sys.executable, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def ask(folder: Path, *words: object) -> List[Dict[str, Any]]:
+    return json.loads(vramscope("fleet", folder, *words, "--json").stdout)["rows"]
+
+
+@pytest.fixture(scope="module")
+def base() -> Dict[str, Any]:
+    """The summary of a real training, with its 40 largest layers."""
+    summary = json.loads(vramscope("export", "--to", "summary", TRACES / "gpt2.vram").stdout)
+    summary["parts"] = summary["parts"][:40]
+    return summary
+
+
+@pytest.fixture(scope="module")
+def many(base, tmp_path_factory):
+    """The summaries of RANKS ranks, compacted, and what is planted in them."""
+    folder = tmp_path_factory.mktemp("many")
+    plan = generate.write(base, folder, RANKS, seed=1)
+    vramscope("fleet", folder, "compact")
+    assert not list(folder.glob("*.json"))
+    return folder, plan
+
+
+def test_fleet_finds_what_is_planted_in_ten_thousand_ranks(many):
+    folder, plan = many
+    told = {}
+    for question in ("heaviest", "outliers", "growth", "failures"):
+        before = time.monotonic()
+        told[question] = ask(folder, question)
+        print(question, round(time.monotonic() - before, 2), "s")
+    outliers = {row["rank"]: row for row in told["outliers"]}
+    assert set(outliers) == set(plan.outliers), "and no other"
+    for rank, planted in plan.outliers.items():
+        row = outliers[rank]
+        assert (row["layer"], row["category"]) == (planted["layer"], planted["category"])
+        assert abs(row["layer_difference_bytes"] - planted["bytes"]) < 0.02 * abs(planted["bytes"])
+        assert row["since_iteration"] == planted["since"]
+    (growing,) = told["growth"]
+    assert growing["rank"] == plan.growing and growing["place"] == plan.growth["place"]
+    assert abs(growing["per_iteration_bytes"] - plan.growth["bytes"]) < 2000
+    (failed,) = told["failures"]
+    assert (failed["rank"], failed["place"], failed["iteration"]) == (plan.failing, plan.failure["place"], plan.failure["iteration"])
+    assert failed["category"] == plan.failure["category"] and abs(failed["over_median_bytes"] - plan.failure["bytes"]) < 2 * MIB
+    assert told["heaviest"][0]["rank"] in range(RANKS) and len(told["heaviest"]) == 10
+    # 2 GiB bound: of the largest child so far, in KiB.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 << 20
+
+
+def test_summaries_that_are_not_compacted_give_the_same_answers(base, tmp_path):
+    loose, compacted = tmp_path / "loose", tmp_path / "compacted"
+    generate.write(base, loose, 64, seed=2)
+    shutil.copytree(loose, compacted)
+    vramscope("fleet", compacted, "compact")
+    for question in QUESTIONS:
+        assert ask(loose, question) == ask(compacted, question), question
+    # A second compaction adds a host, and rows are never there twice.
+    late = json.loads((loose / "pretrain-node0003.summary.json").read_text())
+    (compacted / "pretrain-node0003.summary.json").write_text(json.dumps(late))
+    vramscope("fleet", compacted, "compact")
+    for question in QUESTIONS:
+        assert ask(loose, question) == ask(compacted, question), question
+
+
+@pytest.fixture(scope="module")
+def spark_master(tmp_path_factory):
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    return "local-cluster[2,1,1024]"
+
+
+def test_duckdb_and_spark_give_equal_rows(base, tmp_path, spark_master):
+    """In one session with two workers, through the package: a Spark session takes 10 s to start."""
+    generate.write(base, tmp_path, 128, seed=3)
+    vramscope("fleet", tmp_path, "compact")
+    program = f"""
+import json, pathlib, sys
+sys.path.insert(0, {str(ROOT / "python")!r})
+from vramscope.fleet import engines, questions
+with engines.open_source(pathlib.Path({str(tmp_path)!r}), None, print) as source:
+    made = [engines.open_engine("duckdb", source, print), engines.open_engine("spark", source, print, {spark_master!r})]
+    for question in questions.QUESTIONS:
+        for by in ("host", "mesh.pp") if question == "imbalance" else ("host",):
+            text = questions.text_of(question, 20, by)
+            answers = [engine.query(text) for engine in made]
+            print("ANSWERS", json.dumps([question, *answers]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    compared = [json.loads(line[8:]) for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
+    assert len(compared) == len(QUESTIONS) + 1
+    for question, ours, theirs in compared:
+        assert ours == theirs, question
+        assert ours[1] or question == "versions", question
+
+
+def test_sums_at_the_peak_are_those_of_the_report(tmp_path):
+    vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", "-o", tmp_path / "data")
+    (told,) = json.loads(vramscope("report", "--ranks", TRACES / "gpt2.vram", "--json").stdout)["ranks"]
+    sums = ask(tmp_path / "data", "sql", "SELECT category, CAST(sum(bytes) AS BIGINT) AS bytes FROM parts GROUP BY category")
+    assert {row["category"]: row["bytes"] for row in sums} == told["categories"]
+    # The rows of `allocations` and `deltas` add up to the same bytes at that instant.
+    peak = json.loads(vramscope("report", TRACES / "gpt2.vram", "--json").stdout)["devices"][0]
+    at = peak["at"]["time_ns"]
+    query = f"""
+      SELECT CAST(sum(bytes) AS BIGINT) AS bytes FROM (
+        SELECT bytes FROM allocations WHERE begin_ns <= {at} AND (end_ns IS NULL OR end_ns > {at}) AND device = 0
+          AND NOT unbacked AND (backing OR segment_id IS NULL)
+        UNION ALL SELECT bytes FROM deltas WHERE time_ns <= {at} AND device = 0)"""
+    assert ask(tmp_path / "data", "sql", query) == [{"bytes": peak["ledger_bytes"]}]
+
+
+def test_an_export_is_repeated_without_rows_twice(tmp_path):
+    data, recordings = tmp_path / "data", tmp_path / "recordings"
+    recordings.mkdir()
+    for name in ("gpt2", "oom"):
+        shutil.copy(TRACES / f"{name}.vram", recordings)
+    count = "SELECT (SELECT count(*) FROM allocations) AS allocations, (SELECT count(*) FROM ranks) AS ranks"
+    vramscope("export", "--to", "parquet", recordings, "-o", data, "--run", "one")
+    first = ask(data, "sql", count)
+    assert first[0]["ranks"] == 2 and first[0]["allocations"] > 8000
+    files = sorted(data.rglob("*.parquet"))
+    vramscope("export", "--to", "parquet", recordings, "-o", data, "--run", "one")
+    assert ask(data, "sql", count) == first and sorted(data.rglob("*.parquet")) == files
+    # A damaged recording is named, and the others are written.
+    whole = (recordings / "gpt2.vram").read_bytes()
+    (recordings / "torn.vram").write_bytes(whole[: len(whole) // 2])
+    said = vramscope("export", "--to", "parquet", recordings, "-o", tmp_path / "other", status=1).stderr
+    assert "left out:" in said and "torn.vram" in said and said.count("\n") == 2
+    assert ask(tmp_path / "other", "sql", count, "--run", "train")[0]["ranks"] == 1
+    # A part of an export would delete the rest.
+    said = vramscope("export", "--to", "parquet", recordings / "oom.vram", "-o", data, "--run", "one", status=2).stderr
+    assert "export all of its recordings at once" in said
+    assert ask(data, "sql", count) == first
+    assert not [path for path in data.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_other_readers_need_no_options(tmp_path):
+    data = tmp_path / "data"
+    vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", "-o", data)
+    import duckdb
+    import pyarrow.dataset
+
+    expected = ask(data, "sql", "SELECT count(*) AS rows FROM allocations")[0]["rows"]
+    assert duckdb.sql(f"SELECT count(*) FROM '{data}/allocations/*/*.parquet'").fetchone() == (expected,)
+    table = pyarrow.dataset.dataset(data / "allocations", partitioning="hive").to_table()
+    assert table.num_rows == expected and set(table["run"].to_pylist()) == {"train_gpt2"}
+    pandas = pytest.importorskip("pandas")
+    assert len(pandas.read_parquet(data / "ranks")) == 1
+    polars = pytest.importorskip("polars")
+    assert polars.read_parquet(data / "parts/**/*.parquet").height > 10
+
+
+BAD = {
+    "no folder": (("nothing", "heaviest"), "no such folder"),
+    "no run": (("DIR", "heaviest", "--run", "other"), "there is no run other; it has pretrain"),
+    "no query": (("DIR", "sql"), "takes a query"),
+    "wrong query": (("DIR", "sql", "SELECT nothing FROM ranks"), "nothing"),
+    "wrong axis": (("DIR", "imbalance", "--by", "rack"), "--by rack"),
+    "no rows": (("DIR", "heaviest", "--top", "0"), "--top 0"),
+}
+
+
+@pytest.fixture(scope="module")
+def small(base, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    generate.write(base, folder, 32, seed=4)
+    return folder
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line(small, case):
+    words, said = BAD[case]
+    done = vramscope("fleet", *[small if word == "DIR" else word for word in words], status=2)
+    lines = [line for line in done.stderr.splitlines() if "not compacted" not in line]
+    assert said in lines[0] and lines[0].startswith("vramscope: ") and "Traceback" not in done.stderr
+    assert len(lines) == 1 or case == "wrong query"  # DuckDB shows the place below its message
+
+
+def test_damaged_summaries_are_named_and_the_others_used(small, tmp_path):
+    folder = tmp_path / "summaries"
+    shutil.copytree(small, folder)
+    files = sorted(folder.glob("*.json"))
+    half = files[0].read_bytes()
+    files[0].write_bytes(half[: len(half) // 2])
+    later = json.loads(files[1].read_text())
+    files[1].write_text(json.dumps({**later, "schema": "vramscope.summary/2"}))
+    again = json.loads(files[2].read_text())
+    for rank in again["ranks"]:
+        rank["begin_wall_ns"] += 3600 * 10**9
+        rank["peak_bytes"] += MIB
+    for rows in again.values():
+        for row in rows if isinstance(rows, list) else ():
+            row["host"] = "restarted"
+    (folder / "pretrain-restarted.summary.json").write_text(json.dumps(again))
+    done = vramscope("fleet", folder, "sql", "SELECT count(*) AS n, max(host) AS host FROM ranks", "--json")
+    assert json.loads(done.stdout)["rows"] == [{"n": 16, "host": "restarted"}]
+    assert f"left out: {files[0]}: damaged or incomplete" in done.stderr
+    assert "another version, vramscope.summary/2" in done.stderr
+    assert "is there 2 times (hosts node0002 and restarted)" in done.stderr
+    # Damage stays where it is, for who wants to look.
+    vramscope("fleet", folder, "compact")
+    assert files[0].exists() and files[1].exists() and not files[2].exists()
+
+
+def test_missing_libraries_are_named_with_the_command(small, tmp_path):
+    (tmp_path / "duckdb.py").write_text("raise ImportError('blocked')")
+    done = vramscope("fleet", small, "heaviest", status=2, PYTHONPATH=str(tmp_path))
+    assert done.stderr.splitlines()[-1] == "vramscope: a question about a fleet needs duckdb: python -m pip install duckdb"
+
+
+MESH = """
+import os, sys, time, torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
+print("MESH", dist.get_rank(), *mesh.get_coordinate(), flush=True)
+model = torch.nn.Linear(256, 256 * (1 + mesh.get_coordinate()[1]))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    model(torch.randn(8, 256)).sum().backward()
+    optimizer.step(); optimizer.zero_grad()
+    time.sleep(0.05)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def test_coordinates_are_those_of_the_device_mesh(tmp_path):
+    """Two machines' worth of ranks: two launchers with four ranks each."""
+    pytest.importorskip("torch")
+    (tmp_path / "mesh.py").write_text(MESH)
+    variables = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29541", "WORLD_SIZE": "8", "OMP_NUM_THREADS": "1"}
+    launchers = []
+    for node in range(2):
+        ranks = [f"RANK={rank} LOCAL_RANK={rank % 4} {sys.executable} mesh.py &" for rank in range(4 * node, 4 * node + 4)]
+        words = [VRAMSCOPE, "run", "--cpu", "--no-report", "--summary", tmp_path / "fleet", "--name", "job", "-o", tmp_path / f"{node}.vram"]
+        words += ["--", "sh", "-c", f"{' '.join(ranks)} wait"]
+        launchers.append(
+            subprocess.Popen([str(word) for word in words], cwd=tmp_path, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+    out = [launcher.communicate(timeout=240) for launcher in launchers]
+    told = {int(words[1]): tuple(map(int, words[2:5])) for text, _ in out for words in map(str.split, text.splitlines()) if words[:1] == ["MESH"]}
+    assert set(told) == set(range(8)), out
+    for summary in (tmp_path / "fleet").glob("*.summary.json"):
+        assert summary.stat().st_size < 4 * 64 << 10
+    rows = ask(tmp_path / "fleet", "sql", "SELECT rank, mesh_dp, mesh_pp, mesh_tp, peers, iterations FROM ranks WHERE rank >= 0 ORDER BY rank")
+    assert {row["rank"]: (row["mesh_dp"], row["mesh_pp"], row["mesh_tp"]) for row in rows} == told
+    assert all(row["peers"] == f"pp={row['mesh_pp']},tp={row['mesh_tp']}" and row["iterations"] == 6 for row in rows)
+    by_stage = ask(tmp_path / "fleet", "imbalance", "--by", "mesh.pp")
+    assert [(row["mesh_pp"], row["ranks"]) for row in sorted(by_stage, key=lambda row: row["mesh_pp"])] == [(0, 4), (1, 4)]
+
+
+def test_summaries_are_written_while_the_program_runs(tmp_path):
+    program = "import time, torch; kept = [torch.zeros(1 << 20) for _ in range(4)]; print('ready', flush=True); input()"
+    pytest.importorskip("torch")
+    words = ["run", "--cpu", "--no-report", "--summary", tmp_path / "fleet", "--summary-every", "200ms", "-o", tmp_path / "t.vram"]
+    words += ["--record-ranks", "0,per-node", "--", sys.executable, "-c", program]
+    variables = {**os.environ, "RANK": "5", "LOCAL_RANK": "1"}
+    running = subprocess.Popen(
+        [str(word) for word in (VRAMSCOPE, *words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
+    )
+    assert running.stdout.readline() == "ready\n"
+    deadline = time.monotonic() + 60
+    while not (written := list((tmp_path / "fleet").glob("*.summary.json"))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    summary = json.loads(written[0].read_text())
+    assert summary["finished"] is False
+    _, said = running.communicate("\n", timeout=60)
+    summary = json.loads(written[0].read_text())
+    (rank,) = summary["ranks"]
+    assert summary["finished"] is True and rank["rank"] == 5 and rank["peak_bytes"] >= 16 * MIB and rank["exit_status"] == 0
+    # The rank is not one of those whose recordings are kept.
+    assert not (tmp_path / "t.vram").exists() and "t.vram is deleted: --record-ranks 0,per-node" in said
+    assert list((tmp_path / "fleet").iterdir()) == written
