@@ -33,7 +33,7 @@ case "${1:-}" in
   --torch)
     packages=(python3-torch python3-numpy python3-pytest python3-ipython python3-setuptools python3-wheel)
     ;;
-  --tests) packages=(clang-format chromium libjemalloc2 heaptrack strace valgrind) ;;
+  --tests) packages=(clang-format chromium libjemalloc2 heaptrack strace valgrind openjdk-17-jre-headless) ;;
 esac
 
 missing=()

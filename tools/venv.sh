@@ -65,8 +65,8 @@ fi
 [[ "$build" == --torch ]] && exit 0
 
 if [[ -z "$fallback" ]]; then
-  # The last four take our tables; they test what is made for them.
-  tools="pytest pytest-xdist IPython ruff==0.17.6 mypy==2.4.1 pyarrow duckdb pandas polars"
+  # The last five take our tables; they test what is made for them.
+  tools="pytest pytest-xdist IPython ruff==0.17.6 mypy==2.4.1 pyarrow duckdb pandas polars pyspark"
   if [[ "$(cat .venv/tools 2>/dev/null)" != "$tools" ]]; then
     pip_install $tools >"$log" 2>&1 || {
       tail -n 5 "$log" >&2

@@ -113,10 +113,10 @@ class Engine:
         for table, columns in schema.TABLES.items():
             if table == "ranks":
                 continue
-            names = [column.name for column in columns]
-            text = f"CREATE OR REPLACE {self._temporary} VIEW {table} AS SELECT {', '.join(names)} FROM all_{table}"
-            if twice and {"rank", "host", "pid"} <= set(names):
-                text += f" AS t WHERE EXISTS (SELECT 1 FROM ranks AS r WHERE r.rank = t.rank AND r.host = t.host AND r.pid = t.pid)"
+            listed = [column.name for column in columns]
+            text = f"CREATE OR REPLACE {self._temporary} VIEW {table} AS SELECT {', '.join(listed)} FROM all_{table}"
+            if twice and {"rank", "host", "pid"} <= set(listed):
+                text += " AS t WHERE EXISTS (SELECT 1 FROM ranks AS r WHERE r.rank = t.rank AND r.host = t.host AND r.pid = t.pid)"
             self._run(text)
 
     #: A word of CREATE VIEW.
@@ -145,7 +145,7 @@ class DuckDb(Engine):
         self._connection = duckdb.connect()
         # No extension is fetched from the network.
         self._connection.execute("SET autoinstall_known_extensions=false; SET autoload_known_extensions=false; SET timezone='UTC'")
-        for macro in ("idiv(a, b) AS a // b", "get(l, i) AS l[i + 1]", "starts_with_text(a, b) AS starts_with(a, b)"):
+        for macro in ("idiv(a, b) AS a // b", "starts_with_text(a, b) AS starts_with(a, b)"):
             self._connection.execute(f"CREATE OR REPLACE MACRO {macro}")
         super().__init__(source, say)
 
@@ -182,7 +182,6 @@ class Spark(Engine):
 
     def __init__(self, source: Source, say: Any, master: Optional[str] = None) -> None:
         self._session = _spark_session(master)
-        self._owner = True
         for function in (
             "idiv(a BIGINT, b BIGINT) RETURNS BIGINT RETURN a div b",
             "starts_with_text(a STRING, b STRING) RETURNS BOOLEAN RETURN startswith(a, b)",

@@ -138,7 +138,7 @@ class _Attributes:
 
     def __init__(self, trace: _reader.Trace) -> None:
         def of(name: str) -> Dict[str, List[Any]]:
-            return trace.table(name).arrow().to_pydict()
+            return {column: list(values) for column, values in trace.table(name).arrow().to_pydict().items()}
 
         self.sites, accounts, devices, processes = of("sites"), of("accounts"), of("devices"), of("processes")
         hosts = of("hosts")["name"]

@@ -13,10 +13,10 @@ from .errors import FleetError
 #: The questions, in the order of the help, and what each answers.
 QUESTIONS: Dict[str, str] = {
     "heaviest": "Which ranks have the highest peaks?",
-    "outliers": "Which ranks differ from their peers, in which layer, and since which iteration?",
+    "outliers": "Which ranks differ from their peers, where and since when?",
     "imbalance": "How far are peaks apart, by host or mesh axis (--by)?",
     "growth": "Which ranks grow from iteration to iteration, and where?",
-    "failures": "Which rank ran out of memory first, and what did it hold more than others?",
+    "failures": "Which rank ran out of memory first, and what did it hold?",
     "versions": "Which versions and settings are not the same on all ranks?",
 }
 

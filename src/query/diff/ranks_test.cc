@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "query/diff/diff.h"
 #include "query/testing/random_recording.h"
 
@@ -201,6 +203,62 @@ TEST(RanksTest, ARankWithMemoryOnTwoDevicesIsOneRow) {
 
 TEST(RanksTest, NothingToTell) {
   EXPECT_TRUE(RankFold().Finish().ranks.empty());
+}
+
+// A rank of 400 iterations, the 123rd with the peak, and 150 layers with long names.
+TEST(SummaryTest, LongRun_IsThinnedAndKeepsItsPeakAndSums) {
+  constexpr int64_t kLast = 400;
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  const auto gpu = builder.Device(tables::DeviceKind::kGpu, 0);
+  const auto process = builder.Process(100, 10'000);
+  tables.processes[process.value].rank = 7;
+  const auto account = builder.Account(process, gpu);
+  tables::SiteRow site = builder.SiteOf(account, Part::kAllocated, Category::kActivation);
+  const std::string umlauts = [] {
+    std::string text;
+    for (int i = 0; i < 150; ++i)
+      text += "\u00e4";
+    return text;
+  }();
+  for (int i = 0; i < 150; ++i) {
+    site.module = builder.Text(umlauts + std::to_string(i));
+    builder.Row(builder.Site(site), 10 + i, tables::kNever, (1 + static_cast<uint64_t>(i)) * kMiB);
+  }
+  site.module = builder.Text("once");
+  builder.Row(builder.Site(site), 1235, 1239, 500 * kMiB);
+  for (int64_t i = 0; i < kLast; ++i)
+    tables.iterations.push_back({process, i, i * 10, (i + 1) * 10});
+  const uint64_t peak_bytes = (500 + 151 * 150 / 2) * kMiB;
+  tables.peaks.push_back({gpu, 1235, peak_bytes, 0});
+  tables.notes = {{builder.Text("mesh of rank 7"), builder.Text("dp=0")},
+                  {builder.Text("mesh of rank 7"), builder.Text("dp=0,tp=1")},
+                  {builder.Text("PyTorch"), builder.Text("2.11.0")}};
+  const auto summary = MakeSummary(*builder.Make());
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  ASSERT_EQ(summary->ranks.size(), 1u);
+  EXPECT_EQ(summary->ranks[0].mesh, "dp=0,tp=1");
+  EXPECT_EQ(summary->ranks[0].peak_bytes, peak_bytes);
+  EXPECT_EQ(summary->ranks[0].peak_iteration, 123);
+  ASSERT_LE(summary->iterations.size(), 160u);
+  EXPECT_EQ(summary->iterations.back().iteration, kLast - 1);
+  const auto highest =
+      std::max_element(summary->iterations.begin(), summary->iterations.end(),
+                       [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
+  EXPECT_EQ(highest->iteration, 123);
+  EXPECT_EQ(highest->peak_bytes, peak_bytes);
+  uint64_t sum = 0;
+  for (const SummaryPart& part : summary->parts) {
+    sum += part.bytes;
+    EXPECT_LE(part.layer.size(), 164u);
+    // Whole characters on both sides of the cut.
+    if (const size_t cut = part.layer.find("..."); cut != std::string::npos)
+      EXPECT_TRUE(part.layer[cut - 1] == '\xa4' && part.layer[cut + 3] == '\xc3') << part.layer;
+  }
+  EXPECT_EQ(sum, peak_bytes);
+  EXPECT_LE(summary->parts.size(), 101u);
+  ASSERT_EQ(summary->settings.size(), 1u);
+  EXPECT_EQ(summary->settings[0].value, "2.11.0");
 }
 
 }  // namespace
