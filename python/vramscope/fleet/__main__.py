@@ -12,7 +12,7 @@ import sys
 from typing import Any, List, Optional
 
 from . import engines, export, questions, summaries
-from .errors import FleetError, need
+from .errors import FleetError, need, without_pandas
 
 _MIB = 1 << 20
 
@@ -143,6 +143,7 @@ def _export(options: argparse.Namespace) -> int:
 def main(words: Optional[List[str]] = None) -> int:
     """Runs a command: ``fleet ...`` or ``export ...``. Returns the exit status."""
     command, *rest = words if words is not None else sys.argv[1:]
+    without_pandas()
     try:
         if command == "export":
             return _export(_export_parser().parse_args(rest))

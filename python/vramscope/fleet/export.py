@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 from .. import _paths, _reader
 from . import dataset, schema, summaries
-from .errors import FleetError, need
+from .errors import FleetError, need, without_pandas
 
 if TYPE_CHECKING:
     import pyarrow
 
 _NEVER = (1 << 63) - 1
 _MASK = (1 << 63) - 1
+# Columns that are not text and depend on the site.
+_OF_SITE = ("rank", "pid", "device", "backing", "unbacked")
 # A worker process costs as much as a few small recordings.
 _FEWEST_FOR_WORKERS = 8
 _MOST_WORKERS = 8
@@ -134,68 +136,116 @@ class _Sink:
 
 
 class _Attributes:
-    """The columns of a recording that depend on the site alone, and the identities of its ranks."""
+    """The columns of a recording that depend on the site alone, as Arrow arrays by site number."""
 
     def __init__(self, trace: _reader.Trace) -> None:
-        def of(name: str) -> Dict[str, List[Any]]:
-            return {column: list(values) for column, values in trace.table(name).arrow().to_pydict().items()}
+        def of(name: str) -> Dict[str, "pyarrow.Array"]:
+            table = trace.table(name).arrow()
+            return {column: table.column(column).combine_chunks() for column in table.column_names}
 
-        self.sites, accounts, devices, processes = of("sites"), of("accounts"), of("devices"), of("processes")
-        hosts = of("hosts")["name"]
-        words: Dict[str, Dict[int, str]] = {}
+        self._sites, accounts, devices, processes = of("sites"), of("accounts"), of("devices"), of("processes")
+        hosts = of("hosts")["name"].to_pylist()
+        self._words: Dict[str, Dict[int, str]] = {}
         for row in trace.table("words").arrow().to_pylist():
-            words.setdefault(row["column"], {})[row["number"]] = row["word"]
-        for column in ("category", "part", "phase"):
-            self.sites[column] = [words[column].get(number, "unknown") for number in self.sites[column]]
+            self._words.setdefault(row["column"], {})[row["number"]] = row["word"]
+        host_of_device = devices["host"].to_pylist()
+        indices, uuids = devices["index"].to_pylist(), devices["uuid"].to_pylist()
         self.devices = [
-            {"host": hosts[host], "device": index, "device_uuid": uuid}
-            for host, index, uuid in zip(devices["host"], devices["index"], devices["uuid"])
+            {"host": hosts[host], "device": index, "device_uuid": uuid} for host, index, uuid in zip(host_of_device, indices, uuids)
         ]
-        self.ranks = []
-        for process, device in zip(accounts["process"], accounts["device"]):
-            self.ranks.append(
-                {
-                    "rank": processes["rank"][process] if process else -1,
-                    "host": hosts[processes["host"][process] if process else devices["host"][device]],
-                    "pid": processes["pid"][process],
-                    "device": devices["index"][device],
-                }
-            )
-        self._frames = of("frames")
+        ranks, pids, host_of = processes["rank"].to_pylist(), processes["pid"].to_pylist(), processes["host"].to_pylist()
+        self.accounts: List[Dict[str, Any]] = [
+            {
+                "rank": ranks[process] if process else -1,
+                "host": hosts[host_of[process] if process else host_of_device[device]],
+                "pid": pids[process],
+                "device": indices[device],
+            }
+            for process, device in zip(accounts["process"].to_pylist(), accounts["device"].to_pylist())
+        ]
+        frames = of("frames")
+        self._library = frames["library"].to_pylist()
+        self._frame_columns = [frames[name].to_pylist() for name in ("function", "file", "line", "image", "pc")]
         stacks = of("stacks")
-        self._parent, self._frame = stacks["parent"], stacks["frame"]
-        self._lines: Dict[int, str] = {}
+        self._parent, self._frame = stacks["parent"].to_pylist(), stacks["frame"].to_pylist()
+        self._texts: Dict[int, str] = {}
 
-    def of_site(self, name: str) -> List[Any]:
-        """A column by site number."""
-        if name in ("rank", "host", "pid", "device"):
-            return [self.ranks[account][name] for account in self.sites["account"]]
+    def integers(self, column: schema.Column) -> "pyarrow.Array":
+        """A column that is not text."""
+        import pyarrow
+        import pyarrow.compute as compute
+
+        if column.type == "bool":
+            return compute.not_equal(self._sites[column.name], 0)
+        values = pyarrow.array([account[column.name] for account in self.accounts], pyarrow.int64())
+        return values.take(self._sites["account"])
+
+    def texts(self, name: str, texts: _Texts) -> "pyarrow.Array":
+        """A column of text, as numbers of `texts`."""
+        import pyarrow
+
+        if name == "host":
+            return self._numbers([account["host"] for account in self.accounts], texts).take(self._sites["account"])
+        if name in self._words:
+            words = self._words[name]
+            known = [words.get(number, "unknown") for number in range(max(words) + 1)]
+            return self._numbers(known, texts).take(self._sites[name].cast(pyarrow.int64()))
         if name == "line":
-            return [self.line_of(place) for place in self.sites["place"]]
-        if name in ("backing", "unbacked"):
-            return [bool(value) for value in self.sites[name]]
-        return self.sites[name]
+            return self.by_stack(self._sites["place"], lambda stacks: self._numbers([self._line_of(stack) for stack in stacks], texts))
+        column = self._sites[name]
+        return self._numbers(column.dictionary.to_pylist(), texts).take(column.indices)
+
+    def stack_ids(self, of: Callable[[int], Optional[int]]) -> "pyarrow.Array":
+        """The ids of the Python stacks, or of the native ones if there is no Python."""
+        import pyarrow
+        import pyarrow.compute as compute
+
+        own = self._sites["stack"]
+        stack = compute.if_else(compute.not_equal(own, 0), own, self._sites["native_stack"])
+        return self.by_stack(stack, lambda stacks: pyarrow.array([of(stack) for stack in stacks], pyarrow.int64()))
+
+    @staticmethod
+    def by_stack(stack: "pyarrow.Array", of: Callable[[List[int]], "pyarrow.Array"]) -> "pyarrow.Array":
+        """A column of the stacks' values, each computed once."""
+        encoded = stack.dictionary_encode()
+        return of(encoded.dictionary.to_pylist()).take(encoded.indices)
+
+    @staticmethod
+    def _numbers(values: List[Optional[str]], texts: _Texts) -> "pyarrow.Array":
+        import pyarrow
+
+        return pyarrow.array([texts.number(value) for value in values], pyarrow.int32())
 
     def _frame_text(self, frame: int) -> str:
-        text = self._lines.get(frame)
+        text = self._texts.get(frame)
         if text is None:
-            frames = self._frames
-            name, file, line = frames["function"][frame], frames["file"][frame], frames["line"][frame]
+            function, file, line, image, pc = [column[frame] for column in self._frame_columns]
             if line:
-                text = f"{file.rsplit('/', 1)[-1]}:{line} in {name}" if name else f"{file.rsplit('/', 1)[-1]}:{line}"
+                text = f"{file.rsplit('/', 1)[-1]}:{line}" + (f" in {function}" if function else "")
             else:
-                text = f"{name or hex(frames['pc'][frame])} ({frames['image'][frame].rsplit('/', 1)[-1]})"
-            self._lines[frame] = text
+                text = f"{function or hex(pc)} ({image.rsplit('/', 1)[-1]})"
+            self._texts[frame] = text
         return text
 
-    def line_of(self, stack: int) -> str:
+    def _line_of(self, stack: int) -> str:
         """The innermost frame of the user's code, or the innermost of all."""
         innermost = stack
         while stack:
-            if not self._frames["library"][self._frame[stack]]:
+            if not self._library[self._frame[stack]]:
                 return self._frame_text(self._frame[stack])
             stack = self._parent[stack]
         return self._frame_text(self._frame[innermost]) if innermost else ""
+
+    def stack_id(self, stack: int, ids: Dict[int, int]) -> int:
+        """A hash of the frames, so that equal stacks of all ranks have equal ids. `ids` has those of this recording."""
+        open_stacks = []
+        while stack and stack not in ids:
+            open_stacks.append(stack)
+            stack = self._parent[stack]
+        known = ids[stack] if stack else 0
+        for stack in reversed(open_stacks):
+            known = ids[stack] = _hash(f"{known:x} {self._frame_text(self._frame[stack])}")
+        return known
 
     def stack_text(self, stack: int) -> str:
         """The frames, outermost first, one a line."""
@@ -220,20 +270,17 @@ class _Part:
 
         with _reader.Trace(path, native_names=False) as trace:
             of = _Attributes(trace)
-            identity = _hash(f"{of.ranks[1:]}{trace.table('session').arrow().to_pylist()}")
-            stacks = {stack: self._stack(of.stack_text(stack)) for stack in set(of.sites["stack"]) | set(of.sites["native_stack"])}
+            identity = _hash(f"{of.accounts}{trace.table('session').arrow().to_pylist()}")
+            ids: Dict[int, int] = {}
 
-            def by_site(table: str, site: "pyarrow.Array") -> Dict[str, "pyarrow.Array"]:
-                sink, made = self.sinks[table], {}
+            def by_site(table: str) -> Dict[str, "pyarrow.Array"]:
+                sink = self.sinks[table]
+                made = {name: of.texts(name, texts) for name, texts in sink.texts.items()}
                 for column in sink.columns:
-                    if column.name in sink.texts:
-                        numbers = [sink.texts[column.name].number(value) for value in of.of_site(column.name)]
-                        made[column.name] = pyarrow.array(numbers, pyarrow.int32())
-                    elif column.name in ("rank", "pid", "device", "backing", "unbacked"):
-                        made[column.name] = pyarrow.array(of.of_site(column.name), _type(column))
+                    if column.name in _OF_SITE:
+                        made[column.name] = of.integers(column)
                     elif column.name == "stack_id":
-                        ids = [stacks[own or native] for own, native in zip(of.sites["stack"], of.sites["native_stack"])]
-                        made[column.name] = pyarrow.array(ids, pyarrow.int64())
+                        made[column.name] = of.stack_ids(lambda stack: self._stack(of, stack, ids))
                 return made
 
             count = self._allocations(trace, by_site, identity)
@@ -241,17 +288,17 @@ class _Part:
             self._samples(trace, of)
         return count
 
-    def _stack(self, text: str) -> Optional[int]:
+    def _stack(self, of: _Attributes, stack: int, ids: Dict[int, int]) -> Optional[int]:
         import pyarrow
 
-        if not text:
+        if not stack:
             return None
-        number = _hash(text)
+        number = of.stack_id(stack, ids)
         if number not in self._stacks:
             self._stacks.add(number)
             sink = self.sinks["stacks"]
-            text_number = pyarrow.array([sink.texts["stack"].number(text)], pyarrow.int32())
-            sink.add({"stack_id": pyarrow.array([number], pyarrow.int64()), "stack": text_number})
+            text = pyarrow.array([sink.texts["stack"].number(of.stack_text(stack))], pyarrow.int32())
+            sink.add({"stack_id": pyarrow.array([number], pyarrow.int64()), "stack": text})
         return number
 
     def _allocations(self, trace: _reader.Trace, by_site: Callable[..., Any], identity: int) -> int:
@@ -259,15 +306,14 @@ class _Part:
         import pyarrow.compute as compute
 
         sink, count = self.sinks["allocations"], 0
-        attributes: Optional[Dict[str, Any]] = None
         batches: List["pyarrow.RecordBatch"] = []
 
         def flush() -> None:
-            nonlocal attributes, batches
+            nonlocal batches
             if not batches:
                 return
             # Numbers of texts are those of the open file: a new file has new ones.
-            attributes = by_site("allocations", None)
+            attributes = by_site("allocations")
             rows = pyarrow.Table.from_batches(batches).combine_chunks()
             batches = []
             site = rows.column("site").combine_chunks()
@@ -306,7 +352,7 @@ class _Part:
             return
         counter = steps.column("counter").combine_chunks()
         site = counters.column("site").combine_chunks().take(counter)
-        made = {name: array.take(site) for name, array in by_site("deltas", site).items()}
+        made = {name: array.take(site) for name, array in by_site("deltas").items()}
         made["time_ns"] = steps.column("time_ns").combine_chunks()
         made["bytes"] = steps.column("bytes").combine_chunks()
         made["segment_id"] = _segment_ids(counters.column("segment").combine_chunks().take(counter), identity)
@@ -332,12 +378,6 @@ class _Part:
         sink.add(made)
 
 
-def _type(column: schema.Column) -> Any:
-    import pyarrow
-
-    return pyarrow.bool_() if column.type == "bool" else pyarrow.int64()
-
-
 def _segment_ids(segment: "pyarrow.Array", identity: int) -> "pyarrow.Array":
     """Numbers that are unique over all recordings; null for row 0."""
     import pyarrow
@@ -359,6 +399,7 @@ class _Written(NamedTuple):
 
 def _write(root: pathlib.Path, run: str, files: List[Tuple[pathlib.Path, summaries.Rows]]) -> _Written:
     """Writes the detail of recordings. One that fails is a problem, and the others are written."""
+    without_pandas()
     part = _Part(root, run)
     rows, problems, count = summaries.no_rows(), [], 0
     with part.commit:

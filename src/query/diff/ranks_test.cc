@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "query/diff/diff.h"
+#include "query/dimensions/report.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
