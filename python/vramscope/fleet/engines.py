@@ -13,7 +13,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from . import dataset, schema, summaries
 from .errors import FleetError, need
@@ -55,8 +55,9 @@ def open_source(root: pathlib.Path, run: Optional[str], say: Any) -> Iterator[So
             say(f"run {chosen}, the newest of {len(names)} (--run NAME chooses)")
         files = {table: dataset.files_of(root, table, chosen) for table in schema.TABLES}
         if chosen in loose:
-            known = set().union(*(manifest.ranks for manifest in dataset.manifests(root) if manifest.run == chosen))
-            rows = summaries.without(loose[chosen], known)
+            exported = set().union(*(one.ranks for one in dataset.manifests(root) if one.run == chosen and one.kind == "export"))
+            rows = summaries.without(loose[chosen], exported)
+            _leave_out(files, rows["ranks"], pathlib.Path(folder))
             with dataset.Commit(pathlib.Path(folder), chosen) as commit:
                 for table, found in rows.items():
                     dataset.write_rows(commit, table, found)
@@ -64,6 +65,39 @@ def open_source(root: pathlib.Path, run: Optional[str], say: Any) -> Iterator[So
             for table in schema.SUMMARY:
                 files[table] += dataset.files_of(pathlib.Path(folder), table)
         yield Source(root, chosen, files)
+
+
+def _leave_out(files: Dict[str, List[pathlib.Path]], ranks: List[Dict[str, Any]], folder: pathlib.Path) -> None:
+    """Replaces the files that have rows of these ranks by copies without them: newer summaries have those rows."""
+    import pyarrow.compute as compute
+    import pyarrow.parquet as parquet
+
+    newer = {dataset.rank_id(rank) for rank in ranks}
+    old = [rank for path in files["ranks"] for rank in parquet.ParquetFile(path).read(["host", "pid", "begin_wall_ns"]).to_pylist()]
+    gone = {(rank["host"], rank["pid"]) for rank in old if dataset.rank_id(rank) in newer}
+    if not gone:
+        return
+    hosts = {host for host, _ in gone} - {rank["host"] for rank in old if (rank["host"], rank["pid"]) not in gone}
+    for table in schema.SUMMARY:
+        kept = []
+        for number, path in enumerate(files[table]):
+            rows = parquet.ParquetFile(path).read()
+            host = rows.column("host").cast("string")
+            if "pid" in rows.column_names:
+                key = compute.binary_join_element_wise(host, rows.column("pid").cast("string"), "/")
+                lost = compute.is_in(key, value_set=_strings(f"{host}/{pid}" for host, pid in gone))
+            else:
+                lost = compute.is_in(host, value_set=_strings(hosts))
+            copy = folder / f"{table}-{number}.parquet"
+            parquet.write_table(rows.filter(compute.invert(lost)), copy)
+            kept.append(copy)
+        files[table] = kept
+
+
+def _strings(values: Iterable[str]) -> Any:
+    import pyarrow
+
+    return pyarrow.array(sorted(values), pyarrow.string())
 
 
 def _newest(root: pathlib.Path, names: Sequence[str], loose: Dict[str, summaries.Rows]) -> str:
@@ -195,6 +229,9 @@ class Spark(Engine):
         files = [os.fspath(path) for path in self.source.files[table]]
         # An explicit schema: Spark would read a footer for it, and drops columns that the first file lacks.
         frame = self._session.read.schema(columns).parquet(*files) if files else self._session.createDataFrame([], columns)
+        # Each question reads the tables of summaries many times, and Spark would read the files each time.
+        if table in schema.SUMMARY:
+            frame = frame.cache()
         frame.createOrReplaceTempView(view)
 
     def _run(self, text: str) -> None:
@@ -205,8 +242,8 @@ class Spark(Engine):
             frame = self._session.sql(text)
             return Answer(list(frame.columns), [[_plain(value) for value in row] for row in frame.collect()])
         except Exception as error:  # pyspark's and py4j's errors have no common base
-            message = str(error).split("JVM stacktrace")[0].strip()
-            raise FleetError(f"Spark: {message}") from error
+            # The other lines are Spark's plan.
+            raise FleetError(f"Spark: {str(error).strip().splitlines()[0].rstrip(';')}") from error
 
     def close(self) -> None:
         self._session.stop()
@@ -237,14 +274,29 @@ def _spark_session(master: Optional[str]) -> Any:
     if master is None or master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    for logger in ("py4j", "SQLQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     try:
-        session = builder.getOrCreate()
+        with _quiet_children():
+            session = builder.getOrCreate()
     except Exception as error:  # py4j's errors have no common base
         where = master or "local[*]"
         raise FleetError(f"Spark: no session on {where}: {str(error).splitlines()[0]}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextlib.contextmanager
+def _quiet_children() -> Iterator[None]:
+    """Child processes that are started meanwhile have no standard error: the JVM prints how to configure its log."""
+    before = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def _plain(value: Any) -> Any:

@@ -31,4 +31,4 @@ class _NoPandas:
 def without_pandas() -> None:
     """Hides pandas in a process of our own: pyarrow would import it, which takes 1 s."""
     if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _NoPandas())

@@ -211,7 +211,7 @@ class _Attributes:
         return of(encoded.dictionary.to_pylist()).take(encoded.indices)
 
     @staticmethod
-    def _numbers(values: List[Optional[str]], texts: _Texts) -> "pyarrow.Array":
+    def _numbers(values: Sequence[Optional[str]], texts: _Texts) -> "pyarrow.Array":
         import pyarrow
 
         return pyarrow.array([texts.number(value) for value in values], pyarrow.int32())
@@ -266,7 +266,6 @@ class _Part:
 
     def add(self, path: pathlib.Path) -> int:
         """Adds a recording; returns the number of its allocations."""
-        import pyarrow
 
         with _reader.Trace(path, native_names=False) as trace:
             of = _Attributes(trace)

@@ -30,7 +30,7 @@ SUMMARY: Dict[str, List[Column]] = {
         Column("device_uuid", "string", "empty: unknown"),
         Column("device_name", "string"),
         Column("program", "string", "`python train.py`, without arguments"),
-        Column("mesh", "string", "`dp=0,tp=1`: its coordinates, from the program or the launcher's variables"),
+        Column("mesh", "string", "`dp=0,tp=1`: its coordinates"),
         Column("version", "string", "the vramscope that recorded"),
         Column("begin_wall_ns", "int64", "its first event (CLOCK_REALTIME of its host)"),
         Column("end_wall_ns", "int64", "its last event"),
@@ -40,8 +40,8 @@ SUMMARY: Dict[str, List[Column]] = {
         Column("peak_wall_ns", "int64"),
         Column("peak_iteration", "int64", "-1: before the first"),
         Column("iterations", "int64", "how many it ended"),
-        Column("failures", "int64", "requests for memory that were refused for good"),
-        Column("worst_residual_bytes", "int64", "of its device: NVML minus ledger, the largest over the whole recording"),
+        Column("failures", "int64", "failed requests for memory"),
+        Column("worst_residual_bytes", "int64", "NVML minus ledger of its device: the largest in the recording"),
     ],
     "iterations": [
         Column("rank", "int64"),
@@ -60,7 +60,7 @@ SUMMARY: Dict[str, List[Column]] = {
         Column("host", "string"),
         Column("pid", "int64"),
         Column("category", "string"),
-        Column("layer", "string", "empty: none. `(others)`: the category's smaller layers, of a rank with more than 100 rows"),
+        Column("layer", "string", "empty: none. `(others)`: smaller layers, if the rank has more than 100 rows"),
         Column("bytes", "int64"),
     ],
     "growing": [
@@ -79,7 +79,7 @@ SUMMARY: Dict[str, List[Column]] = {
         Column("rank", "int64"),
         Column("host", "string"),
         Column("pid", "int64"),
-        Column("wall_ns", "int64", "when the request was refused, the key of a failure"),
+        Column("wall_ns", "int64", "when the request failed: with the rank the key of a failure"),
         Column("iteration", "int64"),
         Column("requested_bytes", "int64"),
         Column("place", "string", "the line that asked; empty: not known"),
@@ -98,8 +98,8 @@ SUMMARY: Dict[str, List[Column]] = {
 
 #: Columns that are computed from a summary's fields.
 SUMMARY["ranks"] += [
-    *(Column(f"mesh_{axis}", "int64", f"coordinate on the axis `{axis}`; null: none") for axis in AXES),
-    Column("peers", "string", "the mesh coordinates without data-parallel axes: ranks with equal text hold the same layers"),
+    *(Column(f"mesh_{axis}", "int64") for axis in AXES),
+    Column("peers", "string", "`mesh` without data-parallel axes: ranks with equal text hold the same layers"),
 ]
 
 _OF_ALLOCATION = [
@@ -115,12 +115,12 @@ DETAIL: Dict[str, List[Column]] = {
         *_OF_ALLOCATION,
         Column("begin_ns", "int64", "CLOCK_MONOTONIC of the host"),
         Column("end_ns", "int64", "null: never freed"),
-        Column("alloc_ns", "int64", "time of the allocation; before `begin_ns` if a name or stream changed at `begin_ns`"),
+        Column("alloc_ns", "int64", "time of the allocation; `begin_ns` is later if a name changed"),
         Column("bytes", "int64"),
         Column("rounding_bytes", "int64", "the part of `bytes` beyond the request"),
         Column("address", "int64", "two's complement"),
         Column("category", "string"),
-        Column("part", "string", "kind of memory, as the ledger's innermost level"),
+        Column("part", "string", "kind of memory"),
         Column("phase", "string"),
         Column("owner", "string", "library that called the driver"),
         Column("allocator", "string", "null: the driver"),
@@ -130,9 +130,9 @@ DETAIL: Dict[str, List[Column]] = {
         Column("tag", "string"),
         Column("line", "string", "`train.py:42 in forward`"),
         Column("stack_id", "int64", "in `stacks`; null: no stack"),
-        Column("segment_id", "int64", "the segment that contains it, or that it backs; null: none"),
-        Column("backing", "bool", "memory of a segment: its blocks are rows of their own, so do not add both"),
-        Column("unbacked", "bool", "alive without device memory (a sleeping engine); in no sum of the device"),
+        Column("segment_id", "int64", "the segment that contains it or that it backs; null: none"),
+        Column("backing", "bool", "memory of a segment. Its blocks have rows, too: do not add both"),
+        Column("unbacked", "bool", "alive without device memory (a sleeping engine)"),
     ],
     "deltas": [
         *_OF_ALLOCATION,
@@ -152,7 +152,7 @@ DETAIL: Dict[str, List[Column]] = {
         Column("ledger_bytes", "int64", "the ledger's sum then"),
     ],
     "stacks": [
-        Column("stack_id", "int64", "hash of `stack`: equal stacks of all ranks have the same"),
+        Column("stack_id", "int64", "a hash: equal stacks of all ranks have equal ids"),
         Column("stack", "string", "one frame a line, outermost first: `train.py:42 in forward`"),
     ],
 }
@@ -162,12 +162,12 @@ TABLES: Dict[str, List[Column]] = {**SUMMARY, **DETAIL}
 #: What a row of each table is.
 MEANING = {
     # generated: SummaryText
-    "ranks": "a process on the device where it has most: what `report --ranks` shows of it",
-    "iterations": "an iteration. Of more than 160 one of several is kept: the highest, and the last of all",
+    "ranks": "a process on the device where it has most, as in `report --ranks`",
+    "iterations": "an iteration. Of more than 160, some are left out, but never the highest and the last",
     "parts": "a rank's bytes at its peak by category and layer: they add up to `peak_bytes`",
     "growing": "memory that grows from iteration to iteration, as `leaks` shows it",
-    "failures": "what a rank held in a category when a request was refused for good",
-    "settings": "a fact about a rank's process: versions of Python, PyTorch and driver, settings of the allocator",
+    "failures": "what a rank held in a category when a request failed",
+    "settings": "a version or setting: Python, PyTorch, driver, options",
     # end
     "allocations": "an allocated range of bytes, while nothing about it changed",
     "deltas": "a change of memory that is known from readings: contexts, code, pools",
@@ -207,15 +207,22 @@ def mesh_columns(mesh: str) -> Tuple[Dict[str, int], str]:
     return coordinates, ",".join(sorted(peers))
 
 
+#: Columns that every table has and docs/DATASET.md explains once.
+_KEYS = ("rank", "host", "pid")
+
+
 def document() -> str:
     """The tables of docs/DATASET.md."""
     lines = []
     for name, columns in TABLES.items():
         lines += [f"### {name}", "", f"{MEANING[name][0].upper()}{MEANING[name][1:]}.", ""]
-        plain = [f"`{column.name}` {column.type}" for column in columns if not column.meaning]
+        own = [column for column in columns if column.name not in _KEYS or column.name == "rank" and column.meaning != "-1: none" and column.meaning]
+        plain = [f"`{column.name}`" + (f" {column.type}" if column.type != "int64" else "") for column in own if not column.meaning]
         if plain:
             lines += [f"Has {', '.join(plain)}.", ""]
         lines += ["| column | meaning |", "|---|---|"]
-        lines += [f"| `{column.name}` {column.type} | {column.meaning} |" for column in columns if column.meaning]
+        for column in own:
+            if column.meaning:
+                lines.append(f"| `{column.name}`{'' if column.type == 'int64' else ' ' + column.type} | {column.meaning} |")
         lines.append("")
     return "\n".join(lines[:-1])
