@@ -9,7 +9,7 @@ import json
 import pathlib
 import shutil
 import sys
-from typing import Any, List, Optional
+from typing import Any, List, NoReturn, Optional
 
 from . import engines, export, questions, summaries
 from .errors import FleetError, need, without_pandas
@@ -65,9 +65,16 @@ def table_text(answer: engines.Answer, width: int) -> str:
     return "\n".join(lines)
 
 
+class _Parser(argparse.ArgumentParser):
+    """An error is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise FleetError(f"{message}; see `{self.prog} --help`")
+
+
 def _parser() -> argparse.ArgumentParser:
     asked = "\n".join(f"  {name:<10} {text}" for name, text in questions.QUESTIONS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="vramscope fleet",
         description="Compare the memory of many ranks, from summaries or from exported recordings.",
         epilog=f"questions:\n{asked}\n  sql        Run a query of your own: docs/DATASET.md has the tables\n  compact    Merge the summaries of a folder into a few files",
@@ -119,7 +126,7 @@ def _ask(options: argparse.Namespace) -> None:
 
 
 def _export_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="vramscope export --to parquet", description="Write recordings as a Parquet dataset, for SQL engines and data frames."
     )
     parser.add_argument("FILE", nargs="+", help="recordings, or folders with recordings")

@@ -197,6 +197,8 @@ def test_other_readers_need_no_options(tmp_path):
 BAD = {
     "no folder": (("nothing", "heaviest"), "no such folder"),
     "no run": (("DIR", "heaviest", "--run", "other"), "there is no run other; it has pretrain"),
+    "no question": (("DIR", "lightest"), "invalid choice"),
+    "no words": ((), "the following arguments are required: DIR, QUESTION; see `vramscope fleet --help`"),
     "no query": (("DIR", "sql"), "takes a query"),
     "wrong query": (("DIR", "sql", "SELECT nothing FROM ranks"), "nothing"),
     "wrong axis": (("DIR", "imbalance", "--by", "rack"), "--by rack"),
