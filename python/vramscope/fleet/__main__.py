@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import Any, List, NoReturn, Optional
 
-from . import engines, export, questions, summaries
+from . import dataset, engines, export, page, questions, summaries
 from .errors import FleetError, need, without_pandas
 
 _MIB = 1 << 20
@@ -77,12 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="vramscope fleet",
         description="Compare the memory of many ranks, from summaries or from exported recordings.",
-        epilog=f"questions:\n{asked}\n  sql        Run a query of your own: docs/DATASET.md has the tables\n  compact    Merge the summaries of a folder into a few files",
+        epilog=f"questions:\n{asked}\n  page       Write a page: a heat map of the ranks (-o FILE)\n  sql        Run a query of your own: docs/DATASET.md has the tables\n  compact    Merge the summaries of a folder into a few files",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("DIR", type=pathlib.Path, help="folder of `run --summary` or `export --to parquet`")
-    parser.add_argument("QUESTION", choices=[*questions.QUESTIONS, "sql", "compact"], metavar="QUESTION", help="one of those below")
+    parser.add_argument("QUESTION", choices=[*questions.QUESTIONS, "page", "sql", "compact"], metavar="QUESTION", help="one of those below")
     parser.add_argument("SQL", nargs="?", help="the query, for the question sql")
+    parser.add_argument("-o", dest="output", type=pathlib.Path, metavar="FILE", help="for page: the file (default: fleet.html)")
     parser.add_argument("--run", metavar="NAME", help="the run (default: the newest)")
     parser.add_argument("--by", default="host", metavar="COLUMN", help=f"for imbalance: {', '.join(questions.BY)}")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="rows (default: 10)")
@@ -105,6 +106,9 @@ def _ask(options: argparse.Namespace) -> None:
         raise FleetError("the question sql takes a query: vramscope fleet DIR sql \"SELECT count(*) FROM ranks\"")
     if options.top < 1:
         raise FleetError(f"--top {options.top}: not a number of rows")
+    if options.QUESTION == "page":
+        _write_page(options)
+        return
     text = options.SQL if options.QUESTION == "sql" else questions.text_of(options.QUESTION, options.top, options.by)
     if options.show_sql:
         print(text)
@@ -123,6 +127,19 @@ def _ask(options: argparse.Namespace) -> None:
         print(table_text(answer, shutil.get_terminal_size((120, 24)).columns))
     else:
         print(f"run {source.run}: none")
+
+
+def _write_page(options: argparse.Namespace) -> None:
+    need("pyarrow", "pyarrow", "a page of a fleet")
+    with engines.open_source(options.DIR, options.run, _say) as source:
+        engine = engines.open_engine(options.engine, source, _say, options.master)
+        try:
+            text = page.text_of(engine)
+        finally:
+            engine.close()
+    output = options.output or pathlib.Path("fleet.html")
+    dataset.write_text(output, text)
+    _say(f"{output}: {len(text) / _MIB:.1f} MiB")
 
 
 def _export_parser() -> argparse.ArgumentParser:

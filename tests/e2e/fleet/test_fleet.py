@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from browser import EXECUTABLE, Browser
 from places import MIB, ROOT, VRAMSCOPE
 
 sys.path.insert(0, str(ROOT / "tests/fleet"))
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not
 pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
 
+needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
 TRACES = ROOT / "examples/traces"
 RANKS = 10_000
 QUESTIONS = ("heaviest", "outliers", "imbalance", "growth", "failures", "versions")
@@ -83,6 +85,36 @@ def test_fleet_finds_what_is_planted_in_ten_thousand_ranks(many):
         asked.returncode = os.waitstatus_to_exitcode(status)
     assert asked.returncode == 0 and used.ru_maxrss < 2 << 20  # KiB
     assert used.ru_utime + used.ru_stime < 6  # 3 s on two cores
+
+
+@needs_browser
+def test_the_page_shows_each_rank_beside_its_peers(many, tmp_path):
+    folder, plan = many
+    page = tmp_path / "fleet.html"
+    vramscope("fleet", folder, "page", "-o", page)
+    with Browser(1280, 800) as browser:
+        browser.open(page)
+        assert f"{RANKS:,} ranks of pretrain" in browser.run("document.querySelector('h1').textContent")
+        side = "document.querySelector('.side').textContent"
+        assert f"rank {plan.heavy} on" in browser.run(side) and "blocks.3.expand · activation" in browser.run(side)
+        browser.call("Performance.enable", timeDomain="threadTicks")
+
+        def cpu() -> float:
+            return {row["name"]: row["value"] for row in browser.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+
+        spent = {}
+        for act in ("measure = MEASURES.growth; showScale(); paint(); draw()", f"choose({plan.late})"):
+            before = cpu()
+            browser.run(f"for (let i = 0; i < 10; ++i) {{ {act}; }} undefined")
+            spent[act] = cpu() - before
+        assert "blocks.5.attention.qkv · optimizer state" in browser.run(side)
+        assert max(spent.values()) < 10 * 0.0167, spent
+        # A click on the cell of a rank chooses it.
+        browser.run(f"""
+          const [row, column] = places[{plan.light}].map(Number), box = canvas.getBoundingClientRect();
+          canvas.dispatchEvent(new MouseEvent("click", {{clientX: box.left + leftOf([row, column]) + 2, clientY: box.top + topOf([row]) + 2}})); undefined""")
+        assert f"rank {plan.light} on" in browser.run(side)
+        assert not browser.complaints
 
 
 def test_summaries_that_are_not_compacted_give_the_same_answers(base, tmp_path):
