@@ -24,6 +24,7 @@ ALLOWED = {
     ("src/cli/cmd_internal.cc", "O_RDWR"): "whether the descriptor that it was given is open for both",
     ("src/cli/cmd_open.cc", "O_RDWR"): "/dev/null takes the place of the browser's streams",
     ("src/cli/cmd_internal.cc", "O_WRONLY"): "/dev/null takes the place of the standard output",
+    ("python/vramscope/fleet/engines.py", "open"): "/dev/null takes the place of the standard error of Spark's JVM",
     ("src/checkpoint/state_file.h", "/tmp"): "the folder of a directory of a random name",
     ("src/checkpoint/state_file.h", "/dev/shm"): "the folder of a directory of a random name",
     ("src/cli/cmd_doctor.cc", "temp_directory_path"): "the folder of a directory of a random name",

@@ -7,6 +7,7 @@ with one link.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import secrets
@@ -60,6 +61,36 @@ def make_directory(path: pathlib.Path) -> Tuple[int, int]:
 def make_directories(path: _Path) -> None:
     """Makes a directory and its missing parents."""
     os.makedirs(path, 0o700, exist_ok=True)
+
+
+def replace(temporary: _Path, path: _Path) -> None:
+    """Renames a complete file, so that readers never see a part of it. Raises OSError if `path` breaks the rules."""
+    with contextlib.suppress(FileNotFoundError):
+        why = _why_not_ours(os.lstat(path))
+        if why is not None:
+            raise PermissionError(1, f"it {why}", os.fspath(path))
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_whole(path: pathlib.Path, text: str) -> None:
+    """Writes a whole file through a temporary name, which readers of datasets skip."""
+    temporary = path.with_name(f"_{secrets.token_hex(8)}.tmp")
+    with open_text(temporary) as file:
+        file.write(text)
+    try:
+        replace(temporary, path)
+    except BaseException:
+        remove_file(temporary)
+        raise
+
+
+def remove_file(path: _Path) -> None:
+    """Deletes a file of this user, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        if _why_not_ours(os.lstat(path)) is None:
+            os.unlink(path)
 
 
 def temporary_directory() -> pathlib.Path:

@@ -31,6 +31,7 @@
 #include "record/sample/nvml.h"
 #include "record/sample/sampler.h"
 #include "record/watch/watches.h"
+#include "util/owned_file.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -141,11 +142,11 @@ util::Status Run::CheckSummary() {
                              ParsePeriod("--summary-every", options_.summary_every, 100'000'000,
                                          int64_t{86'400} * 1'000'000'000));
   std::error_code error;
-  const fs::path folder = fs::absolute(options_.summary, error);
-  fs::create_directories(folder, error);
-  if (error || !fs::is_directory(folder, error))
-    return util::Status::Error(fmt::format("--summary {}: cannot create the folder: {}",
-                                           options_.summary, error.message()));
+  const fs::path folder = fs::absolute(options_.summary, error).lexically_normal();
+  // Launchers of other ranks may create it at the same time.
+  const auto made = util::OwnedDirectory::Create(folder.string());
+  if (!made.ok() && !fs::is_directory(folder, error))
+    return util::Status::Error("--summary: " + made.status().message());
   summary_file_ = folder.string();
   return {};
 }
@@ -182,8 +183,8 @@ void Run::FinishSummary(bool finished) {
   }
   if (!finished || KeepsRecording(options_.record_ranks))
     return;
-  std::error_code error;
-  if (fs::remove(place_.output(), error))
+  const std::optional<util::FileIdentity> file = FindOldRecording(place_.output());
+  if (file && util::RemoveFile(place_.output(), *file))
     Note(fmt::format("{} is deleted: --record-ranks {}", ShortPath(place_.output()),
                      options_.record_ranks));
 }

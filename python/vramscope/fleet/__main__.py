@@ -11,7 +11,8 @@ import shutil
 import sys
 from typing import Any, List, NoReturn, Optional
 
-from . import dataset, engines, export, page, questions, summaries
+from .. import _files
+from . import engines, export, page, questions, summaries
 from .errors import FleetError, need, without_pandas
 
 _MIB = 1 << 20
@@ -138,7 +139,7 @@ def _write_page(options: argparse.Namespace) -> None:
         finally:
             engine.close()
     output = options.output or pathlib.Path("fleet.html")
-    dataset.write_text(output, text)
+    _files.write_whole(output, text)
     _say(f"{output}: {len(text) / _MIB:.1f} MiB")
 
 

@@ -17,6 +17,7 @@ import secrets
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .. import _files
 from . import schema
 from .errors import FleetError, need
 
@@ -86,13 +87,12 @@ class Commit:
 
     def __exit__(self, *error: object) -> None:
         for temporary, _ in self._files:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
+            _files.remove_file(temporary)
 
     def new_file(self, table: str) -> pathlib.Path:
         """The temporary path of a file. Spark skips names with `_`, and DuckDB names that do not end in .parquet."""
         folder = self.root / table / folder_of_run(self.run)
-        folder.mkdir(parents=True, exist_ok=True)
+        _files.make_directories(folder)
         path = folder / f"_{secrets.token_hex(8)}.tmp"
         self._files.append((path, table))
         return path
@@ -121,28 +121,18 @@ class Commit:
             names.append(f"{table}/{folder_of_run(self.run)}/{key}-{number:05d}.parquet")
         entry = {"run": self.run, "kind": kind, "ranks": sorted(ranks), "files": names}
         # The manifest comes first: after a crash the next export of these ranks knows the files to replace.
-        (self.root / MANIFESTS).mkdir(exist_ok=True)
+        _files.make_directories(self.root / MANIFESTS)
         own = self.root / MANIFESTS / f"{key}-{kind}.json"
-        write_text(own, json.dumps(entry, indent=1))
+        _files.write_whole(own, json.dumps(entry, indent=1))
         for (temporary, _), name in zip(self._files, names):
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, self.root / name)
+            _files.replace(temporary, self.root / name)
         for old in replaced:
             for name in old.files - set(names):
-                with contextlib.suppress(FileNotFoundError):
-                    (self.root / name).unlink()
+                _files.remove_file(self.root / name)
             if old.path != own:
-                old.path.unlink()
+                _files.remove_file(old.path)
         self._files = []
         return names
-
-
-def write_text(path: pathlib.Path, text: str) -> None:
-    """Writes a small file through a temporary name, so that readers never see a part of it."""
-    temporary = path.with_name(f"_{path.name}.{secrets.token_hex(4)}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 @contextlib.contextmanager
@@ -166,7 +156,7 @@ def parquet_writer(path: pathlib.Path, table: str) -> Iterator[Any]:
     except BaseException:
         # A closed file is a valid file with too few rows.
         writer.close()
-        path.unlink()
+        _files.remove_file(path)
         raise
     writer.close()
 

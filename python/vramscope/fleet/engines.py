@@ -12,9 +12,9 @@ import logging
 import os
 import pathlib
 import sys
-import tempfile
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
+from .. import _files
 from . import dataset, schema, summaries
 from .errors import FleetError, need
 
@@ -39,7 +39,8 @@ def open_source(root: pathlib.Path, run: Optional[str], say: Any) -> Iterator[So
     """The files of a run: `run`, or the newest of the dataset. Summaries that are not compacted are read, too."""
     if not root.is_dir():
         raise FleetError(f"{root}: no such folder")
-    with tempfile.TemporaryDirectory(prefix="vramscope-") as folder:
+    folder = _files.temporary_directory()
+    try:
         loose, _, problems = summaries.read_all(root)
         for problem in problems:
             say(problem)
@@ -57,14 +58,16 @@ def open_source(root: pathlib.Path, run: Optional[str], say: Any) -> Iterator[So
         if chosen in loose:
             exported = set().union(*(one.ranks for one in dataset.manifests(root) if one.run == chosen and one.kind == "export"))
             rows = summaries.without(loose[chosen], exported)
-            _leave_out(files, rows["ranks"], pathlib.Path(folder))
-            with dataset.Commit(pathlib.Path(folder), chosen) as commit:
+            _leave_out(files, rows["ranks"], folder)
+            with dataset.Commit(folder, chosen) as commit:
                 for table, found in rows.items():
                     dataset.write_rows(commit, table, found)
                 commit.commit("summary", {dataset.rank_id(rank) for rank in rows["ranks"]})
             for table in schema.SUMMARY:
-                files[table] += dataset.files_of(pathlib.Path(folder), table)
+                files[table] += dataset.files_of(folder, table)
         yield Source(root, chosen, files)
+    finally:
+        _files.remove_directory(folder)
 
 
 def _leave_out(files: Dict[str, List[pathlib.Path]], ranks: List[Dict[str, Any]], folder: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .. import _paths, _reader
+from .. import _files, _paths, _reader
 from . import dataset, schema, summaries
 from .errors import FleetError, need, without_pandas
 
@@ -450,7 +450,7 @@ def export(
     """
     need("pyarrow", "pyarrow", "a dataset")
     files = recordings_in(paths)
-    root.mkdir(parents=True, exist_ok=True)
+    _files.make_directories(root)
     runs, problems = _summaries_of(files)
     if run is not None:
         runs = {run: [entry for entries in runs.values() for entry in entries]} if runs else {}

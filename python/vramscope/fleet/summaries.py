@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
 from typing import Any, Dict, List, Tuple
 
+from .. import _files
 from . import dataset, schema
 from .errors import FleetError
 
@@ -127,7 +127,6 @@ def compact(root: pathlib.Path) -> Tuple[int, List[str]]:
             commit.commit("summary", ids)
         count += len(ids)
     for path in files:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        _files.remove_file(path)
     return count, problems
 
