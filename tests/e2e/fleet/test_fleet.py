@@ -292,7 +292,7 @@ from torch.distributed.device_mesh import init_device_mesh
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
-print("MESH", dist.get_rank(), *mesh.get_coordinate(), flush=True)
+sys.stdout.write(f"MESH {dist.get_rank()} {mesh.get_coordinate()[0]} {mesh.get_coordinate()[1]} {mesh.get_coordinate()[2]}\\n"); sys.stdout.flush()
 model = torch.nn.Linear(256, 256 * (1 + mesh.get_coordinate()[1]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(6):
