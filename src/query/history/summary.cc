@@ -174,7 +174,8 @@ class Summarizer {
       const std::string_view name = recording_.string(note.key);
       // Figures and names of processes are no settings; nor is what differs from rank to rank.
       if (name.starts_with("allocated peak of ") || name.starts_with("process ") ||
-          name.starts_with(tables::kMeshNote) || name == "host")
+          name.starts_with(tables::kMeshNote) || name == "host" || name == "rank" ||
+          name.starts_with("rank (pid "))
         continue;
       if (++count > kMostSettings)
         return;
