@@ -145,7 +145,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Map& e) {
   ++handle.mappings;
   // The size of an imported descriptor is known now.
   if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex) {
-    const uint32_t share = shared_.FindWithoutKey(at.process, DeviceOf(handle), e.size);
+    const uint32_t share = shared_.ClaimWithoutKey(at.process, DeviceOf(handle), e.size);
     if (share != kNoIndex) {
       handle.share = shared_.Join(share, kNoIndex, {at.process, handle_index}, DeviceOf(handle),
                                   handle.priced);

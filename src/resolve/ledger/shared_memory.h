@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "resolve/ledger/records.h"
@@ -16,9 +17,10 @@ namespace vramscope::resolve {
 // process frees it or ends, they count for the earliest import.
 //
 // An import is matched to its export by the hash of the handle (IPC or fabric), which both
-// processes recorded. A descriptor has no content to compare. It is matched to the first export of
-// the same size that the process has not imported yet; among equal ones the choice does not change
-// the sum.
+// processes recorded. A descriptor has no content to compare. It is matched to memory of the same
+// size that the process does not hold yet: to the first whose descriptor nobody has imported yet,
+// because each export makes a descriptor, which usually goes to one process (NCCL's peers); else to
+// the first of all, because a descriptor can be sent to several.
 class SharedMemory {
  public:
   struct Holder {
@@ -29,8 +31,9 @@ class SharedMemory {
 
   // The number of the memory with that key. Key 0 (a descriptor) gets a new number.
   uint32_t OfKey(uint64_t key);
-  // The memory of that size without a key that this process does not hold yet, or kNoIndex.
-  uint32_t FindWithoutKey(trace::ProcessId process, trace::DeviceId device, uint64_t bytes) const;
+  // The memory of that size without a key that this process does not hold yet, or kNoIndex. One of
+  // its descriptors counts as imported from here on.
+  uint32_t ClaimWithoutKey(trace::ProcessId process, trace::DeviceId device, uint64_t bytes);
   // `known`: the object's current number, or kNoIndex. Returns its new number; an object that is
   // exported twice is one memory. `bytes` 0: the holder does not count it.
   uint32_t Join(uint32_t number,
@@ -47,6 +50,7 @@ class SharedMemory {
     uint32_t is = kNoIndex;  // merged into this number; kNoIndex: not merged
     trace::DeviceId device = trace::kNoDevice;
     uint64_t bytes = 0;
+    uint32_t unclaimed = 0;       // descriptors that nobody has imported yet
     std::vector<Holder> holders;  // in order of joining
   };
 
@@ -66,23 +70,30 @@ inline uint32_t SharedMemory::OfKey(uint64_t key) {
   const uint32_t number = key == 0 ? fresh : by_key_.try_emplace(key, fresh).first->second;
   if (number == fresh)
     shared_.emplace_back();
-  if (key == 0)
+  if (key == 0) {
     without_key_.push_back(number);
+    shared_[number].unclaimed = 1;
+  }
   return Find(number);
 }
 
-inline uint32_t SharedMemory::FindWithoutKey(trace::ProcessId process,
-                                             trace::DeviceId device,
-                                             uint64_t bytes) const {
+inline uint32_t SharedMemory::ClaimWithoutKey(trace::ProcessId process,
+                                              trace::DeviceId device,
+                                              uint64_t bytes) {
+  uint32_t first = kNoIndex;
   for (const uint32_t number : without_key_) {
-    const Shared& shared = shared_[number];
-    if (shared.bytes != bytes || shared.device != device || shared.holders.empty())
+    Shared& shared = shared_[number];
+    if (shared.bytes != bytes || shared.device != device || shared.holders.empty() ||
+        std::any_of(shared.holders.begin(), shared.holders.end(),
+                    [&](const Holder& holder) { return holder.process == process; }))
       continue;
-    if (std::none_of(shared.holders.begin(), shared.holders.end(),
-                     [&](const Holder& holder) { return holder.process == process; }))
+    if (shared.unclaimed > 0) {
+      --shared.unclaimed;
       return number;
+    }
+    first = first == kNoIndex ? number : first;
   }
-  return kNoIndex;
+  return first;
 }
 
 inline uint32_t SharedMemory::Join(uint32_t number,
@@ -96,6 +107,7 @@ inline uint32_t SharedMemory::Join(uint32_t number,
     if (known != number) {
       std::vector<Holder>& holders = shared_[known].holders;
       holders.insert(holders.end(), shared_[number].holders.begin(), shared_[number].holders.end());
+      shared_[known].unclaimed += std::exchange(shared_[number].unclaimed, 0u);
       shared_[number].holders.clear();
       shared_[number].is = known;
     }

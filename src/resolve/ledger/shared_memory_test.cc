@@ -36,13 +36,38 @@ TEST(SharedMemoryTest, WhatIsExportedUnderTwoKeysIsOneMemory) {
 TEST(SharedMemoryTest, ADescriptorIsFoundByItsSize) {
   SharedMemory shared;
   const uint32_t small = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 1}, kGpu, 100);
-  const uint32_t twin = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 2}, kGpu, 100);
-  EXPECT_EQ(shared.FindWithoutKey(kImporter, kGpu, 200), kNoIndex);
-  EXPECT_EQ(shared.FindWithoutKey(kMaker, kGpu, 100), kNoIndex);
-  EXPECT_EQ(shared.FindWithoutKey(kImporter, kGpu, 100), small);
+  EXPECT_EQ(shared.ClaimWithoutKey(kImporter, kGpu, 200), kNoIndex);
+  EXPECT_EQ(shared.ClaimWithoutKey(kMaker, kGpu, 100), kNoIndex);
+  EXPECT_EQ(shared.ClaimWithoutKey(kImporter, kGpu, 100), small);
   shared.Join(small, kNoIndex, {kImporter, 3}, kGpu, 0);
-  EXPECT_EQ(shared.FindWithoutKey(kImporter, kGpu, 100), twin);  // it has the other one already
-  EXPECT_EQ(shared.FindWithoutKey(kOther, kGpu, 100), small);
+  EXPECT_EQ(shared.ClaimWithoutKey(kImporter, kGpu, 100), kNoIndex);  // it has it already
+  EXPECT_EQ(shared.ClaimWithoutKey(kOther, kGpu, 100), small);        // one descriptor for several
+}
+
+// NCCL's communicators: memory for one peer, later memory of the same size for another one.
+TEST(SharedMemoryTest, DescriptorOfLaterMemory_IsNotThatOfMemoryThatAnotherPeerHas) {
+  SharedMemory shared;
+  const uint32_t first = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 1}, kGpu, 100);
+  EXPECT_EQ(shared.ClaimWithoutKey(kImporter, kGpu, 100), first);
+  shared.Join(first, kNoIndex, {kImporter, 2}, kGpu, 0);
+  const uint32_t second = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 3}, kGpu, 100);
+  EXPECT_EQ(shared.ClaimWithoutKey(kOther, kGpu, 100), second);
+  shared.Join(second, kNoIndex, {kOther, 4}, kGpu, 0);
+  // The maker and its first peer leave: nobody else has the first one.
+  EXPECT_EQ(shared.Leave(first, {kMaker, 1}), (SharedMemory::Holder{kImporter, 2}));
+  EXPECT_EQ(shared.Leave(first, {kImporter, 2}), std::nullopt);
+}
+
+TEST(SharedMemoryTest, MemoryExportedAgain_HasADescriptorForAnotherPeer) {
+  SharedMemory shared;
+  const uint32_t memory = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 1}, kGpu, 100);
+  const uint32_t later = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 2}, kGpu, 100);
+  EXPECT_EQ(shared.ClaimWithoutKey(kImporter, kGpu, 100), memory);
+  shared.Join(memory, kNoIndex, {kImporter, 3}, kGpu, 0);
+  EXPECT_EQ(shared.Join(shared.OfKey(0), memory, {kMaker, 1}, kGpu, 100), memory);
+  EXPECT_EQ(shared.ClaimWithoutKey(kOther, kGpu, 100), memory);
+  shared.Join(memory, kNoIndex, {kOther, 4}, kGpu, 0);
+  EXPECT_EQ(shared.ClaimWithoutKey(kOther, kGpu, 100), later);
 }
 
 }  // namespace
