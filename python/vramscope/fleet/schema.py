@@ -220,9 +220,8 @@ def document() -> str:
         plain = [f"`{column.name}`" + (f" {column.type}" if column.type != "int64" else "") for column in own if not column.meaning]
         if plain:
             lines += [f"Has {', '.join(plain)}.", ""]
-        lines += ["| column | meaning |", "|---|---|"]
         for column in own:
             if column.meaning:
-                lines.append(f"| `{column.name}`{'' if column.type == 'int64' else ' ' + column.type} | {column.meaning} |")
+                lines.append(f"* `{column.name}`{'' if column.type == 'int64' else ' ' + column.type}: {column.meaning}")
         lines.append("")
     return "\n".join(lines[:-1])
