@@ -50,7 +50,7 @@ def test_events_of_format_1_are_refused_in_one_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert "vramscope 0.1" in done.stderr and "record anew" in done.stderr, done.stderr
+    assert "vramscope 0.1" in done.stderr and "record again" in done.stderr, done.stderr
 
 
 def bless() -> None:

@@ -123,9 +123,9 @@ def test_iterations_keep_their_numbers(both):
     last = STEPS - 2
     assert rows(report(ring, f"iter:{last}")) == rows(report(all_of_it, f"iter:{last}"))
     refused = vramscope("report", ring, "--at", "iter:7")
-    assert refused.returncode == 2 and "older than what the ring" in refused.stderr and refused.stderr.count("\n") == 1
+    assert refused.returncode == 2 and "older than the history that `run --ring` kept" in refused.stderr and refused.stderr.count("\n") == 1
     refused = vramscope("report", ring, "--at", "0.1")
-    assert refused.returncode == 2 and "older than what the ring" in refused.stderr and refused.stderr.count("\n") == 1
+    assert refused.returncode == 2 and "older than the history that `run --ring` kept" in refused.stderr and refused.stderr.count("\n") == 1
 
 
 def test_what_is_left_out_is_said(both):

@@ -228,11 +228,11 @@ def hostile() -> dict[str, tuple[bytes, str]]:
     whole = pickle.dumps(snapshot_of(Allocator().play(1, 30)), 4)
     bomb = b"\x80\x04]\x94(" + b"h\x00" * 500 + b"e\x94"
     return {
-        "code": (pickle.dumps({"segments": Code()}, 4), "holds code"),
-        "old code": (pickle.dumps({"segments": Code()}, 2), "holds code (GLOBAL"),
+        "code": (pickle.dumps({"segments": Code()}, 4), "contains code"),
+        "old code": (pickle.dumps({"segments": Code()}, 2), "contains code (GLOBAL"),
         "truncated": (whole[:-200], "ends in the middle"),
         "empty": (b"\x80\x04.", "is empty"),
-        "no snapshot": (pickle.dumps({"weights": [1, 2]}), "no memory snapshot"),
+        "no snapshot": (pickle.dumps({"weights": [1, 2]}), "not a memory snapshot"),
         "sizes": (pickle.dumps({"segments": segments}), "nothing was imported"),
         "wrong types": (pickle.dumps({"segments": [1, "a", None, {"device": "x", "blocks": 5}], "device_traces": [[3], 4]}), "nothing was imported"),
         "cycle": (pickle.dumps(cycle), "nothing was imported"),
