@@ -216,7 +216,7 @@ def document() -> str:
     lines = []
     for name, columns in TABLES.items():
         lines += [f"### {name}", "", f"{MEANING[name][0].upper()}{MEANING[name][1:]}.", ""]
-        own = [column for column in columns if column.name not in _KEYS or column.name == "rank" and column.meaning != "-1: none" and column.meaning]
+        own = [column for column in columns if column.name not in _KEYS or column.meaning not in ("", "-1: none", "host name")]
         plain = [f"`{column.name}`" + (f" {column.type}" if column.type != "int64" else "") for column in own if not column.meaning]
         if plain:
             lines += [f"Has {', '.join(plain)}.", ""]
