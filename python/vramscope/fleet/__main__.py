@@ -67,7 +67,10 @@ def table_text(answer: engines.Answer, width: int) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An error is one line."""
+    """An error is one line, and help begins as that of the other commands."""
+
+    def format_help(self) -> str:
+        return super().format_help().replace("usage:", "Usage:", 1)
 
     def error(self, message: str) -> NoReturn:
         raise FleetError(f"{message}; see `{self.prog} --help`")

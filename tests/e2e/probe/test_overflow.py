@@ -240,7 +240,7 @@ def test_expandable_segments_are_not_covered_and_run_says_so(tmp_path):
 
 def test_a_size_that_is_none(tmp_path):
     done = subprocess.run([VRAMSCOPE, "run", "--overflow=much", "--", "true"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "--overflow=much is no size" in done.stderr
+    assert done.returncode == 2 and "--overflow: 'much' is not a size" in done.stderr
 
 
 def test_memory_that_is_passed_on_is_never_served(tmp_path):

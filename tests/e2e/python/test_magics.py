@@ -125,7 +125,7 @@ except UsageError as error: print(str(error))
     assert done.returncode == 0, done.stderr
     missing, column, device, statement, file, torch = done.stdout.splitlines()
     assert missing == "Could not find function 'nothing'. NameError: name 'nothing' is not defined"
-    assert column.startswith("vramscope: 'x' is no column. ")
+    assert column.startswith("vramscope: 'x' is not a column. ")
     assert device == "vramscope: 'tpu' is not a device: use a GPU's number, 'cuda:0' or 'cpu'"
     assert statement == "%mlrun needs a statement: %mlrun -f FUNC STATEMENT"
     assert torch == ("vramscope: %%vram needs PyTorch, which this Python does not have "

@@ -335,7 +335,7 @@ def test_the_driver_s_memory(tmp_path, seed):
 
 def test_a_ring_too_small_says_so(tmp_path):
     done = vramscope("run", "-o", tmp_path / "x.vram", "--ring", "1M", "--", "true")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "16.0 MiB at least" in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "use 16.0 MiB or more" in done.stderr, done.stderr
     done = vramscope("run", "-o", tmp_path / "x.vram", "--ring", "much", "--", "true")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
