@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -24,6 +25,7 @@ struct ExportArguments {
   std::string format;
   std::string output;
   std::string at;
+  int niceness = 0;
 };
 
 util::Result<output::ExportFormat> FindFormat(const std::string& name) {
@@ -51,7 +53,7 @@ int ExportDataset(const ExportArguments& arguments) {
 
 util::Status Export(const ExportArguments& arguments) {
   if (arguments.files.size() > 1 || !arguments.run.empty())
-    return util::Status::Error("several FILEs and --run are for --to parquet");
+    return util::Status::Error("several FILEs and --run need --to parquet");
   const std::string& file_name = arguments.files.front();
   util::Result<output::ExportFormat> format = FindFormat(arguments.format);
   if (!format.ok())
@@ -112,7 +114,10 @@ void RegisterExport(CLI::App& app, int* exit_code) {
       ->add_option("--run", arguments->run,
                    "For parquet: name of the run (default: the recordings')")
       ->option_text("NAME");
+  // For the launcher.
+  command->add_option("--nice", arguments->niceness)->group("");
   command->callback([arguments, exit_code] {
+    [[maybe_unused]] const int now = nice(arguments->niceness);
     *exit_code =
         arguments->format == kParquet ? ExportDataset(*arguments) : ExitOf(Export(*arguments));
   });

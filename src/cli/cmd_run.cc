@@ -90,6 +90,7 @@ class Run {
   std::unique_ptr<SnapshotTaker> snapshots_;
   std::unique_ptr<RingKeeper> ring_;
   int64_t summary_period_ns_ = 0;
+  std::string summary_folder_;  // "": no summary
   std::string summary_file_;
   std::unique_ptr<SummaryTaker> summaries_;
 };
@@ -147,7 +148,7 @@ util::Status Run::CheckSummary() {
   const auto made = util::OwnedDirectory::Create(folder.string());
   if (!made.ok() && !fs::is_directory(folder, error))
     return util::Status::Error("--summary: " + made.status().message());
-  summary_file_ = folder.string();
+  summary_folder_ = folder.string();
   return {};
 }
 
@@ -177,7 +178,7 @@ void Run::FinishSummary(bool finished) {
   if (summaries_ == nullptr)
     return;
   const std::string& recording = finished ? place_.output() : place_.live_directory();
-  if (const std::string why = summaries_->Take(recording); !why.empty()) {
+  if (const std::string why = summaries_->Write(recording, {}); !why.empty()) {
     Note(fmt::format("--summary: {}: nothing was written: {}", summary_file_, why));
     return;
   }
@@ -210,12 +211,12 @@ void Run::StartSampling() {
     ring_ = std::make_unique<RingKeeper>(place_.live_directory(), size);
     ring_->Start();
   }
-  if (!summary_file_.empty()) {
+  if (!summary_folder_.empty()) {
     char host[HOST_NAME_MAX + 1] = {};
     gethostname(host, sizeof host - 1);
     std::string name = fmt::format("{}-{}-{}", options_.name, host, child_->pid());
     std::replace(name.begin(), name.end(), '/', '_');
-    summary_file_ += "/" + name + ".summary.json";
+    summary_file_ = summary_folder_ + "/" + name + ".summary.json";
     summaries_ = std::make_unique<SummaryTaker>(place_.live_directory(), summary_file_,
                                                 std::chrono::nanoseconds(summary_period_ns_));
     summaries_->Start();

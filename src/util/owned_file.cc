@@ -241,7 +241,7 @@ Result<OwnedDirectory> OwnedDirectory::Open(const std::string& path) {
   if (!fd.ok() || fstat(fd.get(), &info) != 0) {
     return Status::Error(path + ": " +
                          (errno == ELOOP || errno == ENOTDIR
-                              ? "is not a directory"
+                              ? "is not a directory, or is a link"
                               : "cannot be opened: " + ErrnoText(errno)));
   }
   if (info.st_uid != geteuid())

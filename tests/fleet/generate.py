@@ -71,8 +71,7 @@ def add_rank(summary: Dict[str, Any], base: Dict[str, Any], template: Dict[str, 
         if own is None:
             own = {**key, "category": planted["category"], "layer": planted["layer"], "bytes": 0}
             parts.append(own)
-        if change < 0:
-            change = planted["bytes"] = -min(-change, own["bytes"])
+        assert own["bytes"] + change >= 0, own
         own["bytes"] += change
     if rank == plan.failing:
         parts.append({**key, "category": plan.failure["category"], "layer": "", "bytes": plan.failure["bytes"]})
@@ -105,7 +104,7 @@ def add_rank(summary: Dict[str, Any], base: Dict[str, Any], template: Dict[str, 
         row.update(end_bytes=end, peak_allocated_bytes=high, end_allocated_bytes=end, peak_reserved_bytes=high)
         summary["iterations"].append(row)
     if growth:
-        row = {field: plan.growth[field] for field in ("place", "layer", "category")}
+        row = {"pid": key["pid"], **{field: plan.growth[field] for field in ("place", "layer", "category")}}
         figures = {"bytes_per_iteration": float(growth), "first_bytes": 0, "last_bytes": growth * ITERATIONS, "steady": True}
         summary["growing"].append({"rank": rank, "host": summary["host"], "device": rank % PER_HOST, **row, **figures})
     if rank == plan.failing:

@@ -171,7 +171,7 @@ def all_cases():
 
 def cases_of_two_gpus():
     yield case("ddp, NCCL", _script("ddp_nccl.py", "--seconds", "30"), gpus_needed=2, owner="NCCL")
-    yield case("mesh, NCCL", _script("mesh_nccl.py", "--seconds", "60"), gpus_needed=4, owner="NCCL")
+    yield case("mesh, NCCL", _script("ddp_nccl.py", "--mesh", "--seconds", "60"), gpus_needed=4, owner="NCCL")
 
 
 def mib(value):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -163,7 +164,7 @@ def _export(options: argparse.Namespace) -> int:
     for problem in problems:
         _say(problem)
     if not ranks:
-        raise FleetError(f"{options.DIR}: nothing was written: no recording could be read")
+        raise FleetError(f"{options.DIR}: nothing was written: " + ("see above" if problems else "no recording has memory of a GPU or tensors"))
     _say(f"{options.DIR}: {ranks:,} ranks, {rows:,} allocations")
     return 1 if problems else 0
 
@@ -176,14 +177,15 @@ def main(words: Optional[List[str]] = None) -> int:
         if command == "export":
             return _export(_export_parser().parse_args(rest))
         _ask(_parser().parse_args(rest))
+        sys.stdout.flush()
     except FleetError as error:
         _say(str(error))
         return 2
+    except BrokenPipeError:
+        os._exit(0)  # the interpreter's end would flush the closed pipe once more
     except OSError as error:
         _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return 2
-    except BrokenPipeError:
-        return 0
     return 0
 
 

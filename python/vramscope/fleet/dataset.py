@@ -15,7 +15,7 @@ import pathlib
 import re
 import secrets
 import urllib.parse
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _files
 from . import schema
@@ -30,13 +30,20 @@ GROUP_ROWS = 1 << 20
 # About 128 MiB of allocations.
 FILE_ROWS = 8 << 20
 
+#: A rank's identity over all hosts and runs: host, pid and begin of its first event.
 RankId = str
+#: The tables of summaries, with plain strings.
+Tables = Dict[str, "pyarrow.Table"]
+
+
+def name_of_run(name: str) -> str:
+    """A run's name begins with a letter, so that no reader takes its folder's for a number or a date."""
+    return name if re.match(r"[A-Za-z]", name) else f"run-{name}"
 
 
 def folder_of_run(run: str) -> str:
-    """The partition's name. It begins with a letter, so that no reader takes it for a number or a date."""
-    name = run if re.match(r"[A-Za-z]", run) else f"run-{run}"
-    return "run=" + urllib.parse.quote(name, safe="")
+    """The partition's folder."""
+    return "run=" + urllib.parse.quote(run, safe="")
 
 
 def run_of_folder(folder: str) -> str:
@@ -44,13 +51,11 @@ def run_of_folder(folder: str) -> str:
     return urllib.parse.unquote(folder[len("run=") :])
 
 
-def rank_id(rank: Dict[str, Any]) -> RankId:
-    """A rank's identity over all hosts and runs."""
-    return f"{rank['host']}/{rank['pid']}/{rank['begin_wall_ns']}"
-
-
 def _key(ranks: Iterable[RankId]) -> str:
     return hashlib.blake2b("\n".join(sorted(ranks)).encode(), digest_size=6).hexdigest()
+
+
+_FILE = re.compile(r"[a-z]+/run=[^/]+/[0-9a-f]+-\d+\.parquet")
 
 
 class Manifest(NamedTuple):
@@ -69,6 +74,9 @@ def manifests(root: pathlib.Path) -> List[Manifest]:
     for path in sorted((root / MANIFESTS).glob("*.json")):
         try:
             entry = json.loads(path.read_text(encoding="utf-8"))
+            # These files may be deleted.
+            if not all(_FILE.fullmatch(name) for name in entry["files"]):
+                raise ValueError("a file outside of the dataset")
             found.append(Manifest(path, entry["run"], entry["kind"], set(entry["ranks"]), set(entry["files"])))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FleetError(f"{path}: not a manifest of this dataset ({error}); delete it and export its run again") from error
@@ -101,20 +109,16 @@ class Commit:
         """Takes over a temporary file that another process wrote."""
         self._files.append((path, table))
 
-    def commit(self, kind: str, ranks: Set[RankId]) -> List[str]:
-        """Renames the files. Deletes those of exports that these ranks replace."""
+    def release(self) -> List[Tuple[pathlib.Path, str]]:
+        """Gives the temporary files to the caller, who passes them to `add()` of another commit."""
+        files, self._files = self._files, []
+        return files
+
+    def commit(self, kind: str, ranks: Set[RankId], replaced: Sequence[Manifest]) -> None:
+        """Renames the files, and deletes those of the manifests that they replace."""
         key = _key(ranks)
-        replaced = []
-        for old in manifests(self.root):
-            if old.run != self.run or not old.ranks & ranks:
-                continue
-            if old.ranks - ranks:
-                raise FleetError(
-                    f"{self.root}: run {self.run} was exported together with {len(old.ranks - ranks)} other ranks; "
-                    "export all of its recordings at once"
-                )
-            replaced.append(old)
-        names, numbers = [], {}  # type: Tuple[List[str], Dict[str, int]]
+        names: List[str] = []
+        numbers: Dict[str, int] = {}
         for _, table in self._files:
             number = numbers.setdefault(table, 0)
             numbers[table] += 1
@@ -124,15 +128,18 @@ class Commit:
         _files.make_directories(self.root / MANIFESTS)
         own = self.root / MANIFESTS / f"{key}-{kind}.json"
         _files.write_whole(own, json.dumps(entry, indent=1))
-        for (temporary, _), name in zip(self._files, names):
+        for (temporary, _), name in zip(self.release(), names):
             _files.replace(temporary, self.root / name)
         for old in replaced:
-            for name in old.files - set(names):
-                _files.remove_file(self.root / name)
-            if old.path != own:
-                _files.remove_file(old.path)
-        self._files = []
-        return names
+            remove(self.root, old, kept={*names, own.name})
+
+
+def remove(root: pathlib.Path, manifest: Manifest, kept: Set[str]) -> None:
+    """Deletes a manifest and its files, but those that are kept."""
+    for name in manifest.files - kept:
+        _files.remove_file(root / name)
+    if manifest.path.name not in kept:
+        _files.remove_file(manifest.path)
 
 
 @contextlib.contextmanager
@@ -162,21 +169,35 @@ def parquet_writer(path: pathlib.Path, table: str) -> Iterator[Any]:
 
 
 def table_of_rows(table: str, rows: List[Dict[str, Any]]) -> "pyarrow.Table":
-    """Rows as a table of the dataset. A missing value is null; keys that are no columns are left out."""
+    """Rows as a table with plain strings. A missing value is null; keys that are no columns are left out."""
     import pyarrow
 
-    columns = []
-    for field in schema.arrow(table, dictionaries=False):
-        values = [row.get(field.name) for row in rows]
-        columns.append(pyarrow.array(values, field.type))
-    return pyarrow.table(columns, schema=schema.arrow(table, dictionaries=False)).cast(schema.arrow(table))
+    plain = schema.arrow(table, dictionaries=False)
+    return pyarrow.table([pyarrow.array([row.get(field.name) for row in rows], field.type) for field in plain], schema=plain)
 
 
-def write_rows(commit: Commit, table: str, rows: List[Dict[str, Any]]) -> None:
-    """Writes a table that fits into memory, as one file."""
-    path = commit.new_file(table)
-    with parquet_writer(path, table) as writer:
-        writer.write_table(table_of_rows(table, rows), row_group_size=GROUP_ROWS)
+def write_tables(commit: Commit, tables: Tables) -> None:
+    """Writes the tables of summaries, a file each, sorted by rank and iteration."""
+    for table, rows in tables.items():
+        keys = [name for name in ("rank", "host", "pid", "iteration") if name in rows.column_names]
+        rows = rows.sort_by([(name, "ascending") for name in keys]).combine_chunks().cast(schema.arrow(table))
+        path = commit.new_file(table)
+        with parquet_writer(path, table) as writer:
+            writer.write_table(rows, row_group_size=GROUP_ROWS)
+
+
+def read_tables(root: pathlib.Path, names: Iterable[str]) -> Tables:
+    """The tables of summaries in these files. A file that is gone is left out: its export was interrupted."""
+    import pyarrow
+    import pyarrow.parquet
+
+    found: Dict[str, List[Any]] = {table: [table_of_rows(table, [])] for table in schema.SUMMARY}
+    for name in sorted(names):
+        table = name.split("/")[0]
+        if table in found and (root / name).exists():
+            rows = pyarrow.parquet.ParquetFile(root / name).read()
+            found[table].append(rows.cast(schema.arrow(table, dictionaries=False)))
+    return {table: pyarrow.concat_tables(parts) for table, parts in found.items()}
 
 
 def files_of(root: pathlib.Path, table: str, run: Optional[str] = None) -> List[pathlib.Path]:

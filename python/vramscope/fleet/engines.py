@@ -12,11 +12,15 @@ import logging
 import os
 import pathlib
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from .. import _files
 from . import dataset, schema, summaries
 from .errors import FleetError, need
+
+
+#: Prints a line for the user.
+Say = Callable[[str], None]
 
 
 class Answer(NamedTuple):
@@ -35,81 +39,55 @@ class Source(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_source(root: pathlib.Path, run: Optional[str], say: Any) -> Iterator[Source]:
+def open_source(root: pathlib.Path, run: Optional[str], say: Say) -> Iterator[Source]:
     """The files of a run: `run`, or the newest of the dataset. Summaries that are not compacted are read, too."""
     if not root.is_dir():
         raise FleetError(f"{root}: no such folder")
+    found = summaries.read_all(root)
+    for problem in found.problems:
+        say(problem)
+    if found.files:
+        say(f"{len(found.files)} summaries are not compacted: `vramscope fleet {root} compact`")
+    names = sorted({*dataset.runs_of(root), *found.runs})
+    if not names:
+        raise FleetError(f"{root}: no dataset and no summaries; `vramscope run --summary DIR` and `vramscope export --to parquet` write them")
+    chosen = dataset.name_of_run(run) if run is not None else _newest(root, names, found.runs)
+    if chosen not in names:
+        raise FleetError(f"{root}: there is no run {chosen}; it has {', '.join(names[:8])}")
+    if run is None and len(names) > 1:
+        say(f"run {chosen}, the newest of {len(names)} (--run NAME chooses)")
     folder = _files.temporary_directory()
     try:
-        loose, _, problems = summaries.read_all(root)
-        for problem in problems:
-            say(problem)
-        if loose:
-            say(f"{sum(len(rows['ranks']) for rows in loose.values())} summaries are not compacted: `vramscope fleet {root} compact`")
-        names = sorted({*dataset.runs_of(root), *loose})
-        if not names:
-            raise FleetError(f"{root}: no dataset and no summaries; `vramscope run --summary DIR` and `vramscope export --to parquet` write them")
-        chosen = run if run is not None else _newest(root, names, loose)
-        if chosen not in names:
-            raise FleetError(f"{root}: there is no run {chosen}; it has {', '.join(names[:8])}")
-        if run is None and len(names) > 1:
-            say(f"run {chosen}, the newest of {len(names)} (--run NAME chooses)")
-        files = {table: dataset.files_of(root, table, chosen) for table in schema.TABLES}
-        if chosen in loose:
-            exported = set().union(*(one.ranks for one in dataset.manifests(root) if one.run == chosen and one.kind == "export"))
-            rows = summaries.without(loose[chosen], exported)
-            _leave_out(files, rows["ranks"], folder)
-            with dataset.Commit(folder, chosen) as commit:
-                for table, found in rows.items():
-                    dataset.write_rows(commit, table, found)
-                commit.commit("summary", {dataset.rank_id(rank) for rank in rows["ranks"]})
-            for table in schema.SUMMARY:
-                files[table] += dataset.files_of(folder, table)
-        yield Source(root, chosen, files)
+        yield Source(root, chosen, _files_of(root, chosen, found.runs.get(chosen), folder))
     finally:
         _files.remove_directory(folder)
 
 
-def _leave_out(files: Dict[str, List[pathlib.Path]], ranks: List[Dict[str, Any]], folder: pathlib.Path) -> None:
-    """Replaces the files that have rows of these ranks by copies without them: newer summaries have those rows."""
-    import pyarrow.compute as compute
-    import pyarrow.parquet as parquet
-
-    newer = {dataset.rank_id(rank) for rank in ranks}
-    old = [rank for path in files["ranks"] for rank in parquet.ParquetFile(path).read(["host", "pid", "begin_wall_ns"]).to_pylist()]
-    gone = {(rank["host"], rank["pid"]) for rank in old if dataset.rank_id(rank) in newer}
-    if not gone:
-        return
-    hosts = {host for host, _ in gone} - {rank["host"] for rank in old if (rank["host"], rank["pid"]) not in gone}
+def _files_of(root: pathlib.Path, run: str, new: Optional[dataset.Tables], folder: pathlib.Path) -> Dict[str, List[pathlib.Path]]:
+    """The files of a run by table. Summaries that are not compacted, or that an export has replaced, are merged in `folder`."""
+    files = {table: dataset.files_of(root, table, run) for table in schema.TABLES}
+    manifests = [one for one in dataset.manifests(root) if one.run == run]
+    exported: Set[str] = set().union(*(one.ranks for one in manifests if one.kind == "export"))
+    compacted = [one for one in manifests if one.kind == "summary"]
+    if new is None and not any(one.ranks & exported for one in compacted):
+        return files
+    tables = summaries.merged(root, run, summaries.together([] if new is None else [new]))
+    replaced = {root / name for one in compacted for name in one.files}
+    with dataset.Commit(folder, run) as commit:
+        dataset.write_tables(commit, tables)
+        commit.commit("summary", summaries.ids_of(tables), [])
     for table in schema.SUMMARY:
-        kept = []
-        for number, path in enumerate(files[table]):
-            rows = parquet.ParquetFile(path).read()
-            host = rows.column("host").cast("string")
-            if "pid" in rows.column_names:
-                key = compute.binary_join_element_wise(host, rows.column("pid").cast("string"), "/")
-                lost = compute.is_in(key, value_set=_strings(f"{host}/{pid}" for host, pid in gone))
-            else:
-                lost = compute.is_in(host, value_set=_strings(hosts))
-            copy = folder / f"{table}-{number}.parquet"
-            parquet.write_table(rows.filter(compute.invert(lost)), copy)
-            kept.append(copy)
-        files[table] = kept
+        files[table] = [path for path in files[table] if path not in replaced] + dataset.files_of(folder, table)
+    return files
 
 
-def _strings(values: Iterable[str]) -> Any:
-    import pyarrow
-
-    return pyarrow.array(sorted(values), pyarrow.string())
-
-
-def _newest(root: pathlib.Path, names: Sequence[str], loose: Dict[str, summaries.Rows]) -> str:
+def _newest(root: pathlib.Path, names: Sequence[str], loose: Dict[str, dataset.Tables]) -> str:
     """The run that began last."""
     import pyarrow.parquet
 
     begins = {}
     for name in names:
-        found = [rank["begin_wall_ns"] for rank in loose.get(name, summaries.no_rows())["ranks"]]
+        found = loose[name]["ranks"].column("begin_wall_ns").to_pylist() if name in loose else []
         for path in dataset.files_of(root, "ranks", name):
             found += pyarrow.parquet.ParquetFile(path).read(["begin_wall_ns"]).column(0).to_pylist()
         begins[name] = max(found, default=0)
@@ -136,7 +114,7 @@ FROM all_ranks WHERE rank >= 0 GROUP BY rank HAVING count(*) > 1 ORDER BY rank L
 class Engine:
     """A SQL engine with the views of a run."""
 
-    def __init__(self, source: Source, say: Any) -> None:
+    def __init__(self, source: Source, say: Say) -> None:
         self.source = source
         for table, columns in schema.TABLES.items():
             self._add_table("all_ranks" if table == "ranks" else f"all_{table}", table)
@@ -152,8 +130,8 @@ class Engine:
                 continue
             listed = [column.name for column in columns]
             text = f"CREATE OR REPLACE {self._temporary} VIEW {table} AS SELECT {', '.join(listed)} FROM all_{table}"
-            if twice and {"rank", "host", "pid"} <= set(listed):
-                text += " AS t WHERE EXISTS (SELECT 1 FROM ranks AS r WHERE r.rank = t.rank AND r.host = t.host AND r.pid = t.pid)"
+            if twice and table in schema.SUMMARY:
+                text += " AS t WHERE EXISTS (SELECT 1 FROM ranks AS r WHERE r.host = t.host AND r.pid = t.pid)"
             self._run(text)
 
     #: A word of CREATE VIEW.
@@ -176,14 +154,12 @@ class Engine:
 class DuckDb(Engine):
     """DuckDB in this process: the default."""
 
-    def __init__(self, source: Source, say: Any) -> None:
+    def __init__(self, source: Source, say: Say) -> None:
         duckdb = need("duckdb", "duckdb", "a question about a fleet")
         self._error = duckdb.Error
         self._connection = duckdb.connect()
         # No extension is fetched from the network.
         self._connection.execute("SET autoinstall_known_extensions=false; SET autoload_known_extensions=false; SET timezone='UTC'")
-        for macro in ("idiv(a, b) AS a // b", "starts_with_text(a, b) AS starts_with(a, b)"):
-            self._connection.execute(f"CREATE OR REPLACE MACRO {macro}")
         super().__init__(source, say)
 
     def _add_table(self, view: str, table: str) -> None:
@@ -217,13 +193,8 @@ class Spark(Engine):
 
     _temporary = "TEMPORARY"
 
-    def __init__(self, source: Source, say: Any, master: Optional[str] = None) -> None:
+    def __init__(self, source: Source, say: Say, master: Optional[str] = None) -> None:
         self._session = _spark_session(master)
-        for function in (
-            "idiv(a BIGINT, b BIGINT) RETURNS BIGINT RETURN a div b",
-            "starts_with_text(a STRING, b STRING) RETURNS BOOLEAN RETURN startswith(a, b)",
-        ):
-            self._session.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {function}")
         super().__init__(source, say)
 
     def _add_table(self, view: str, table: str) -> None:
@@ -313,6 +284,6 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def open_engine(name: str, source: Source, say: Any, master: Optional[str] = None) -> Engine:
+def open_engine(name: str, source: Source, say: Say, master: Optional[str] = None) -> Engine:
     """``duckdb`` or ``spark``."""
     return Spark(source, say, master) if name == "spark" else DuckDb(source, say)

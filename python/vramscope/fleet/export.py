@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import pathlib
 import subprocess
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _files, _paths, _reader
 from . import dataset, schema, summaries
@@ -52,15 +52,14 @@ def recordings_in(paths: Sequence[str]) -> List[pathlib.Path]:
     return found
 
 
-def summary_of(path: pathlib.Path) -> Tuple[str, summaries.Rows]:
-    """The summary of a recording: its run, and its rows."""
+def summary_of(path: pathlib.Path) -> Tuple[str, dataset.Tables]:
+    """The summary of a recording: its run, and its tables."""
     words = [os.fspath(_paths.program()), "export", "--to", "summary", os.fspath(path)]
     done = subprocess.run(words, capture_output=True, check=False)
     if done.returncode != 0:
-        message = done.stderr.decode("utf-8", "replace").strip()
-        raise FleetError(message.split(": ", 1)[-1] if message.startswith("vramscope: ") else message or f"{path}: no summary")
+        raise FleetError(done.stderr.decode("utf-8", "replace").strip().removeprefix("vramscope: ") or f"{path}: no summary")
     summary = json.loads(done.stdout.decode("utf-8", "replace"))
-    return str(summary.get("run") or "run"), summaries.rows_of(summary, os.fspath(path))
+    return summaries.run_of(summary), summaries.tables_of(summary, os.fspath(path))
 
 
 class _Texts:
@@ -391,39 +390,35 @@ class _Written(NamedTuple):
     """What a process wrote."""
 
     files: List[Tuple[pathlib.Path, str]]
-    rows: summaries.Rows
-    problems: List[str]
+    failed: Dict[pathlib.Path, str]
     allocations: int
 
 
-def _write(root: pathlib.Path, run: str, files: List[Tuple[pathlib.Path, summaries.Rows]]) -> _Written:
-    """Writes the detail of recordings. One that fails is a problem, and the others are written."""
+def _write(root: pathlib.Path, run: str, paths: Sequence[pathlib.Path]) -> _Written:
+    """Writes the detail of recordings. One that fails has its error in `failed`, and the others are written."""
     without_pandas()
     part = _Part(root, run)
-    rows, problems, count = summaries.no_rows(), [], 0
+    failed: Dict[pathlib.Path, str] = {}
+    count = 0
     with part.commit:
         try:
-            for path, own in files:
+            for path in paths:
                 try:
                     count += part.add(path)
                 except (_reader.ReadError, OSError) as error:
-                    problems.append(f"left out: {error}")
-                    continue
-                for table, found in own.items():
-                    rows[table] += found
+                    failed[path] = str(error)
             for sink in part.sinks.values():
                 sink.close()
         except BaseException:
             for sink in part.sinks.values():
                 sink.abandon()
             raise
-        written = list(part.commit._files)
-        part.commit._files = []
-    return _Written(written, rows, problems, count)
+        return _Written(part.commit.release(), failed, count)
 
 
-def _summaries_of(paths: Sequence[pathlib.Path]) -> Tuple[Dict[str, List[Tuple[pathlib.Path, summaries.Rows]]], List[str]]:
-    runs: Dict[str, List[Tuple[pathlib.Path, summaries.Rows]]] = {}
+def _summaries_of(paths: Sequence[pathlib.Path]) -> Tuple[Dict[str, Dict[pathlib.Path, dataset.Tables]], List[str]]:
+    """The tables of each recording by run, and a line for each that was left out."""
+    runs: Dict[str, Dict[pathlib.Path, dataset.Tables]] = {}
     problems = []
 
     def one(path: pathlib.Path) -> Any:
@@ -437,7 +432,7 @@ def _summaries_of(paths: Sequence[pathlib.Path]) -> Tuple[Dict[str, List[Tuple[p
             if isinstance(found, FleetError):
                 problems.append(f"left out: {found}")
             else:
-                runs.setdefault(found[0], []).append((path, found[1]))
+                runs.setdefault(found[0], {})[path] = found[1]
     return runs, problems
 
 
@@ -453,36 +448,53 @@ def export(
     _files.make_directories(root)
     runs, problems = _summaries_of(files)
     if run is not None:
-        runs = {run: [entry for entries in runs.values() for entry in entries]} if runs else {}
+        runs = {dataset.name_of_run(run): {path: tables for found in runs.values() for path, tables in found.items()}}
     ranks = allocations = 0
     for name, entries in sorted(runs.items()):
-        entries.sort(key=lambda entry: (min((rank["rank"] for rank in entry[1]["ranks"]), default=-1), str(entry[0])))
         progress(f"run {name}: {len(entries)} recordings")
+        _replaced(root, name, summaries.ids_of(summaries.together(entries.values())))
         with dataset.Commit(root, name) as commit:
-            rows = summaries.no_rows()
-            for written in _write_in_parallel(root, name, entries):
+            failed: Dict[pathlib.Path, str] = {}
+            for written in _write_in_parallel(root, name, sorted(entries, key=lambda path: (_first_rank(entries[path]), path))):
                 for path, table in written.files:
                     commit.add(path, table)
-                for table, found in written.rows.items():
-                    rows[table] += found
-                problems += written.problems
+                failed.update(written.failed)
                 allocations += written.allocations
-            if not rows["ranks"]:
+            problems += [f"left out: {why}" for why in failed.values()]
+            tables = summaries.together(own for path, own in entries.items() if path not in failed)
+            ids = summaries.ids_of(tables)
+            if not ids:
                 continue
-            for table, found in rows.items():
-                dataset.write_rows(commit, table, found)
-            ids = {dataset.rank_id(rank) for rank in rows["ranks"]}
-            commit.commit("export", ids)
-            ranks += len(ids)
+            dataset.write_tables(commit, tables)
+            commit.commit("export", ids, _replaced(root, name, ids))
+        # The export has the rows of these ranks now.
+        summaries.write(root, name, summaries.together([]))
+        ranks += len(ids)
     return ranks, allocations, problems
 
 
-def _write_in_parallel(root: pathlib.Path, run: str, entries: List[Tuple[pathlib.Path, summaries.Rows]]) -> List[_Written]:
-    workers = min(os.cpu_count() or 1, _MOST_WORKERS, len(entries) // _FEWEST_FOR_WORKERS)
+def _first_rank(tables: dataset.Tables) -> int:
+    return min(tables["ranks"].column("rank").to_pylist(), default=-1)
+
+
+def _replaced(root: pathlib.Path, run: str, ids: Set[dataset.RankId]) -> List[dataset.Manifest]:
+    """The exports of these ranks. An export with other ranks, too, cannot be replaced."""
+    found = [one for one in dataset.manifests(root) if (one.run, one.kind) == (run, "export") and one.ranks & ids]
+    for old in found:
+        if old.ranks - ids:
+            raise FleetError(
+                f"{root}: run {run} was exported together with {len(old.ranks - ids)} other ranks; export all of its "
+                "recordings at once"
+            )
+    return found
+
+
+def _write_in_parallel(root: pathlib.Path, run: str, paths: List[pathlib.Path]) -> List[_Written]:
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS, len(paths) // _FEWEST_FOR_WORKERS)
     if workers < 2:
-        return [_write(root, run, entries)]
+        return [_write(root, run, paths)]
     # Neighbours stay together, so that a file has few ranks.
-    slices = [entries[len(entries) * i // workers : len(entries) * (i + 1) // workers] for i in range(workers)]
+    slices = [paths[len(paths) * i // workers : len(paths) * (i + 1) // workers] for i in range(workers)]
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         return list(pool.map(_write, [root] * workers, [run] * workers, slices))

@@ -21,31 +21,6 @@ _CATEGORIES = """
 SELECT rank, host, pid, category, CAST(sum(bytes) AS BIGINT) AS bytes FROM parts GROUP BY rank, host, pid, category
 """
 
-# Of each group of peers and layer the median over its ranks; a rank without the layer has 0 bytes.
-_LAYERS_QUERY = f"""
-WITH keys AS (
-  SELECT DISTINCT r.peers, p.category, p.layer
-  FROM parts AS p JOIN ranks AS r ON r.rank = p.rank AND r.host = p.host AND r.pid = p.pid WHERE p.layer <> ''
-),
-filled AS (
-  SELECT r.rank, r.host, r.pid, k.peers, k.category, k.layer, coalesce(p.bytes, 0) AS bytes
-  FROM keys AS k JOIN ranks AS r ON r.peers = k.peers
-  LEFT JOIN parts AS p ON p.rank = r.rank AND p.host = r.host AND p.pid = r.pid AND p.category = k.category AND p.layer = k.layer
-),
-usual AS (
-  SELECT peers, category, layer, CAST(round(median(bytes)) AS BIGINT) AS bytes FROM filled GROUP BY peers, category, layer
-),
-ordered AS (
-  SELECT f.rank, f.host, f.pid, f.category, f.layer, f.bytes, u.bytes AS median_bytes,
-    row_number() OVER (
-      PARTITION BY f.rank, f.host, f.pid ORDER BY abs(f.bytes - u.bytes) DESC, f.bytes DESC, f.category, f.layer) AS place
-  FROM filled AS f JOIN usual AS u ON u.peers = f.peers AND u.category = f.category AND u.layer = f.layer
-)
-SELECT rank, host, pid, category, layer, bytes, median_bytes FROM ordered WHERE place <= {_LAYERS}
-ORDER BY rank, host, pid, place
-"""
-
-
 def data_of(engine: engines.Engine) -> Dict[str, Any]:
     """What the page needs, as columns and dictionaries."""
     ranks = engine.query(_RANKS)
@@ -57,7 +32,7 @@ def data_of(engine: engines.Engine) -> Dict[str, Any]:
         categories[at[rank, host, pid]][names.setdefault(category, len(names))] = size
     layers: List[List[List[int]]] = [[] for _ in ranks.rows]
     keys: Dict[str, int] = {}
-    for rank, host, pid, category, layer, size, usual in engine.query(_LAYERS_QUERY).rows:
+    for rank, host, pid, category, layer, size, usual in engine.query(questions.text_of("layers", _LAYERS)).rows:
         key = keys.setdefault(f"{layer} · {category}", len(keys))
         layers[at[rank, host, pid]].append([key, size, usual])
     growth = [0] * len(ranks.rows)

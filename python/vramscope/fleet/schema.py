@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,7 +38,7 @@ SUMMARY: Dict[str, List[Column]] = {
         Column("total_bytes", "int64", "size of the device; 0: unknown"),
         Column("peak_bytes", "int64", "its bytes at its device's peak, or at its own if ranks share a device"),
         Column("peak_wall_ns", "int64"),
-        Column("peak_iteration", "int64", "-1: before the first"),
+        Column("peak_iteration", "int64", "-1: before the first; `iterations`: after the last"),
         Column("iterations", "int64", "how many it ended"),
         Column("failures", "int64", "failed requests for memory"),
         Column("worst_residual_bytes", "int64", "NVML minus ledger of its device: the largest in the recording"),
@@ -60,12 +60,13 @@ SUMMARY: Dict[str, List[Column]] = {
         Column("host", "string"),
         Column("pid", "int64"),
         Column("category", "string"),
-        Column("layer", "string", "empty: none. `(others)`: smaller layers, if the rank has more than 100 rows"),
+        Column("layer", "string", "empty: none. `(others)`: smaller layers, if the rank has more than 48 rows"),
         Column("bytes", "int64"),
     ],
     "growing": [
         Column("rank", "int64", "-1: several ranks share the device"),
         Column("host", "string"),
+        Column("pid", "int64", "if several ranks share the device, of the first"),
         Column("device", "int64"),
         Column("place", "string", "`train.py:42 in step`"),
         Column("layer", "string", "layers, parameters or tags that grew, grouped"),
@@ -163,7 +164,7 @@ TABLES: Dict[str, List[Column]] = {**SUMMARY, **DETAIL}
 MEANING = {
     # generated: SummaryText
     "ranks": "a process on the device where it has most, as in `report --ranks`",
-    "iterations": "an iteration. Of more than 160, some are left out, but never the highest and the last",
+    "iterations": "an iteration. Of more than 96, some are left out, but never the highest and the last",
     "parts": "a rank's bytes at its peak by category and layer: they add up to `peak_bytes`",
     "growing": "memory that grows from iteration to iteration, as `leaks` shows it",
     "failures": "what a rank held in a category when a request failed",
@@ -193,18 +194,19 @@ def _is_data_axis(name: str) -> bool:
     return name.split("_")[0] in _DATA_AXES
 
 
-def mesh_columns(mesh: str) -> Tuple[Dict[str, int], str]:
-    """The coordinates of ``dp=0,tp=1``, and the text without data-parallel axes."""
-    coordinates: Dict[str, int] = {}
+def mesh_columns(mesh: str) -> Dict[str, Any]:
+    """The computed columns of ``dp=0,tp=1``: coordinates, and the text without data-parallel axes."""
+    columns: Dict[str, Any] = {f"mesh_{axis}": None for axis in AXES}
     peers = []
     for part in mesh.split(",") if mesh else []:
         name, _, number = part.partition("=")
-        if not number.lstrip("-").isdigit():
+        if not number.isdigit():
             continue
-        coordinates[name] = int(number)
+        if name in AXES:
+            columns[f"mesh_{name}"] = int(number)
         if not _is_data_axis(name):
             peers.append(part)
-    return coordinates, ",".join(sorted(peers))
+    return {**columns, "peers": ",".join(sorted(peers))}
 
 
 #: Columns that every table has and docs/DATASET.md explains once.

@@ -255,5 +255,49 @@ TEST(DamagedExport, IsReported) {
   EXPECT_EQ(status.message(), "a.vram: damaged");
 }
 
+// Names, layers, iterations, failures and notes beyond what a summary takes of each.
+TEST(SummaryExport, LongestRank_StaysBelow64KiB) {
+  const std::string text(300, 'x');
+  FakeRecording recording;
+  const auto gpu =
+      recording.AddDevice(tables::DeviceKind::kGpu, 0, "GPU-" + std::string(36, 'f'), text);
+  const auto process = recording.AddProcess(4'000'000, text, 99'999);
+  tables::Tables& tables = recording.edit();
+  tables.hosts.push_back({recording.Intern(std::string(64, 'h'))});
+  tables.processes[process.value].host =
+      tables::HostId{static_cast<uint32_t>(tables.hosts.size() - 1)};
+  tables.accounts.push_back({process, gpu, 0, tables::kNever});
+  tables.session.begin_wall_ns = 1'795'719'180'954'248'933;
+  constexpr uint64_t kBytes = uint64_t{80} << 30;
+  for (uint32_t i = 0; i < 400; ++i) {
+    tables::SiteRow site;
+    site.account = tables::AccountId{1};
+    site.category = format::kAllCategories[i % format::kCategoryCount];
+    site.module = recording.Intern(std::to_string(i) + text);
+    site.place = recording.PythonStack({}, text, text, i);
+    tables.sites.push_back(site);
+    recording.Add({.begin_ns = 10,
+                   .end_ns = tables::kNever,
+                   .alloc_ns = 10,
+                   .bytes = kBytes,
+                   .site = tables::SiteId{static_cast<uint32_t>(tables.sites.size() - 1)}});
+    tables.iterations.push_back({process, i, 100 * i, 100 * (i + 1)});
+    tables.notes.push_back({recording.Intern(std::to_string(i) + text), recording.Intern(text)});
+  }
+  tables.peaks.push_back({gpu, 20, kBytes, 0});
+  tables.out_of_memory.push_back({tables::AccountId{1}, 30'000, kBytes});
+  std::string json;
+  const auto sink = [&](std::string_view piece) {
+    json += piece;
+    return util::Status();
+  };
+  ASSERT_TRUE(ExportSummary(recording, {}, sink).ok());
+  EXPECT_THAT(json, HasSubstr("\"iteration\":399"));
+  EXPECT_THAT(json, HasSubstr("\"held_bytes\""));
+  // Eight rows of growth with places and layers take 4 KiB more.
+  EXPECT_LT(json.size(), size_t{60} << 10);
+  EXPECT_GT(json.size(), size_t{40} << 10);
+}
+
 }  // namespace
 }  // namespace vramscope::output

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "record/child_process.h"
 #include "record/watch/watches.h"
@@ -47,24 +48,22 @@ void SnapshotTaker::Take() {
 }
 
 bool SummaryTaker::Look() {
-  // The last summary is written soon: one that takes long is given up.
+  // A summary that is not finished when the program ends is given up: the last one follows.
   (void)Write(live_directory_, [this] { return worker_.stop().load(); });
   return true;
-}
-
-std::string SummaryTaker::Take(const std::string& recording) {
-  return Write(recording, {});
 }
 
 std::string SummaryTaker::Write(const std::string& recording,
                                 const std::function<bool()>& give_up) const {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const Captured written = RunCaptured(
-      {self.string(), "export", "--to", "summary", "-o", file_, recording}, {}, kLongest, give_up);
-  if (written.ok())
-    return "";
-  return written.output.substr(0, written.output.find('\n'));
+  std::vector<std::string> command = {self.string(), "export", "--to", "summary", "-o", file_};
+  // The program needs the processor more.
+  if (recording == live_directory_)
+    command.insert(command.end(), {"--nice", "10"});
+  command.push_back(recording);
+  const Captured written = RunCaptured(command, {}, kLongest, give_up);
+  return written.ok() ? "" : written.output.substr(0, written.output.find('\n'));
 }
 
 util::Result<int> SnapshotSignal(const std::string& name) {

@@ -221,13 +221,12 @@ class SummaryTaker : public Watch {
   ~SummaryTaker() override { Stop(); }
 
   // Writes the summary of a recording; returns why it could not, or "".
-  std::string Take(const std::string& recording);
+  std::string Write(const std::string& recording, const std::function<bool()>& give_up) const;
 
  private:
   std::chrono::nanoseconds Pause() const override { return period_; }
-  // An error is said at the end only: the next summary may be whole.
+  // An error is reported at the end only: the next summary may be complete.
   bool Look() override;
-  std::string Write(const std::string& recording, const std::function<bool()>& give_up) const;
 
   const std::string file_;
   const std::chrono::nanoseconds period_;

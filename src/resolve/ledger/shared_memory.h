@@ -17,10 +17,10 @@ namespace vramscope::resolve {
 // process frees it or ends, they count for the earliest import.
 //
 // An import is matched to its export by the hash of the handle (IPC or fabric), which both
-// processes recorded. A descriptor has no content to compare. It is matched to memory of the same
-// size that the process does not hold yet: to the first whose descriptor nobody has imported yet,
-// because each export makes a descriptor, which usually goes to one process (NCCL's peers); else to
-// the first of all, because a descriptor can be sent to several.
+// processes recorded. A descriptor has no content to compare. It is matched by the size, to memory
+// that the process does not hold yet. Memory with a descriptor that no process has imported comes
+// first: each export makes a descriptor, and most go to one process (NCCL's peers). If there is
+// none, the first memory of the size is taken: a descriptor can be sent to several processes.
 class SharedMemory {
  public:
   struct Holder {
@@ -50,7 +50,7 @@ class SharedMemory {
     uint32_t is = kNoIndex;  // merged into this number; kNoIndex: not merged
     trace::DeviceId device = trace::kNoDevice;
     uint64_t bytes = 0;
-    uint32_t unclaimed = 0;       // descriptors that nobody has imported yet
+    uint32_t unclaimed = 0;       // descriptors that no process has imported
     std::vector<Holder> holders;  // in order of joining
   };
 

@@ -53,7 +53,7 @@ TEST(SharedMemoryTest, DescriptorOfLaterMemory_IsNotThatOfMemoryThatAnotherPeerH
   const uint32_t second = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 3}, kGpu, 100);
   EXPECT_EQ(shared.ClaimWithoutKey(kOther, kGpu, 100), second);
   shared.Join(second, kNoIndex, {kOther, 4}, kGpu, 0);
-  // The maker and its first peer leave: nobody else has the first one.
+  // When the maker and its peer have left, no process holds the first one.
   EXPECT_EQ(shared.Leave(first, {kMaker, 1}), (SharedMemory::Holder{kImporter, 2}));
   EXPECT_EQ(shared.Leave(first, {kImporter, 2}), std::nullopt);
 }

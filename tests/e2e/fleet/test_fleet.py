@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -159,11 +160,13 @@ with engines.open_source(pathlib.Path({str(tmp_path)!r}), None, print) as source
             text = questions.text_of(question, 20, by)
             answers = [engine.query(text) for engine in made]
             print("ANSWERS", json.dumps([question, *answers]))
+    spark = made[1]._session
+    print("PLAIN", spark.read.parquet({str(tmp_path / "ranks")!r}).count(), spark.read.parquet({str(tmp_path / "parts")!r}).filter("category = 'driver'").count())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     compared = [json.loads(line[8:]) for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
-    assert len(compared) == len(QUESTIONS) + 1
+    assert len(compared) == len(QUESTIONS) + 1 and "PLAIN 128 128\n" in done.stdout
     for question, ours, theirs in compared:
         assert ours == theirs, question
         assert ours[1] or question == "versions", question
@@ -208,6 +211,55 @@ def test_an_export_is_repeated_without_rows_twice(tmp_path):
     assert "export all of its recordings at once" in said
     assert ask(data, "sql", count) == first
     assert not [path for path in data.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_an_export_takes_the_place_of_its_ranks_summaries(base, tmp_path):
+    """`--record-ranks`: summaries of all, recordings of some, in one dataset."""
+    generate.write(base, tmp_path, 16, seed=5)
+    own = json.loads(vramscope("export", "--to", "summary", TRACES / "gpt2.vram").stdout)
+    (tmp_path / "own.summary.json").write_text(json.dumps({**own, "run": "pretrain"}))
+    rows = "SELECT (SELECT count(*) FROM ranks) AS ranks, (SELECT count(*) FROM parts) AS parts, (SELECT count(*) FROM settings) AS settings"
+    before = ask(tmp_path, "sql", rows)
+    assert before[0]["ranks"] == 17
+    vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", "-o", tmp_path, "--run", "pretrain")
+    assert ask(tmp_path, "sql", rows) == before, "beside loose summaries"
+    vramscope("fleet", tmp_path, "compact")
+    assert ask(tmp_path, "sql", rows) == before, "after a compaction"
+    # The other order: the summary is compacted before its recording is exported.
+    for path in [*(tmp_path / "_vramscope").glob("*-export.json"), *tmp_path.glob("*/run=pretrain/*.parquet")]:
+        path.unlink()
+    for path in (tmp_path / "_vramscope").glob("*"):
+        path.unlink()
+    generate.write(base, tmp_path, 16, seed=5)
+    (tmp_path / "own.summary.json").write_text(json.dumps({**own, "run": "pretrain"}))
+    vramscope("fleet", tmp_path, "compact")
+    assert ask(tmp_path, "sql", rows) == before
+    vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", "-o", tmp_path, "--run", "pretrain")
+    assert ask(tmp_path, "sql", rows) == before
+    assert ask(tmp_path, "sql", "SELECT count(*) > 8000 AS detail FROM allocations") == [{"detail": True}]
+    # A run whose name reads as a number.
+    vramscope("export", "--to", "parquet", TRACES / "oom.vram", "-o", tmp_path, "--run", "007")
+    assert len(ask(tmp_path, "heaviest", "--run", "007")) == 1
+
+
+def test_a_newer_summary_stays_when_a_compaction_deletes(base, tmp_path):
+    """A rank that still runs replaces its summary while the folder is compacted."""
+    generate.write(base, tmp_path, 8, seed=6)
+    (path,) = tmp_path.glob("*.json")
+    program = f"""
+import pathlib, sys
+sys.path.insert(0, {str(ROOT / "python")!r})
+from vramscope.fleet import dataset, summaries
+path = pathlib.Path({str(path)!r})
+real = dataset.write_tables
+def write_tables(commit, tables):
+    real(commit, tables)
+    newer = path.with_name("newer"); newer.write_bytes(path.read_bytes()); newer.replace(path)
+dataset.write_tables = write_tables
+print(summaries.compact(path.parent))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "(8, [])\n" and path.exists()
 
 
 def test_other_readers_need_no_options(tmp_path):
@@ -270,10 +322,16 @@ def test_damaged_summaries_are_named_and_the_others_used(small, tmp_path):
         for row in rows if isinstance(rows, list) else ():
             row["host"] = "restarted"
     (folder / "pretrain-restarted.summary.json").write_text(json.dumps(again))
+    for name, rows in (("text", [{"rank": "three"}]), ("huge", [{"rank": 1 << 70}]), ("keys", [{"rank": 1}]), ("list", [1])):
+        wrong = {**later, "schema": "vramscope.summary/1", "parts": rows}
+        (folder / f"wrong-{name}.summary.json").write_text(json.dumps(wrong))
+    (folder / "wrong-deep.summary.json").write_text("[" * 100_000)
     done = vramscope("fleet", folder, "sql", "SELECT count(*) AS n, max(host) AS host FROM ranks", "--json")
     assert json.loads(done.stdout)["rows"] == [{"n": 16, "host": "restarted"}]
     assert f"left out: {files[0]}: damaged or incomplete" in done.stderr
     assert "another version, vramscope.summary/2" in done.stderr
+    assert sum("left out: " in line and "wrong-" in line and "damaged" in line for line in done.stderr.splitlines()) == 5
+    assert "Traceback" not in done.stderr
     assert "is there 2 times (hosts node0002 and restarted)" in done.stderr
     # Damage stays where it is, for who wants to look.
     vramscope("fleet", folder, "compact")
@@ -286,13 +344,27 @@ def test_missing_libraries_are_named_with_the_command(small, tmp_path):
     assert done.stderr.splitlines()[-1] == "vramscope: a question about a fleet needs duckdb: python -m pip install duckdb"
 
 
+def test_a_closed_pipe_is_no_error(small):
+    shell = f"{VRAMSCOPE} fleet {small} sql 'SELECT * FROM iterations' | head -n 1"
+    done = subprocess.run(
+        shell, shell=True, capture_output=True, text=True, timeout=60, env={**os.environ, "VRAMSCOPE_PYTHON": sys.executable, "COLUMNS": "400"}
+    )
+    assert done.stdout.startswith("rank") and [line for line in done.stderr.splitlines() if "not compacted" not in line] == []
+
+
 MESH = """
-import os, sys, time, torch, torch.distributed as dist
+import sys, time, types, torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
 sys.stdout.write(f"MESH {dist.get_rank()} {mesh.get_coordinate()[0]} {mesh.get_coordinate()[1]} {mesh.get_coordinate()[2]}\\n"); sys.stdout.flush()
+# Megatron's module, with a group of its own.
+states = types.ModuleType("megatron.core.parallel_state")
+groups = [dist.new_group([rank, rank + 1]) for rank in range(0, 8, 2)]
+states._CONTEXT_PARALLEL_GROUP = groups[dist.get_rank() // 2]
+states._DATA_PARALLEL_GROUP = ["not a group"]
+sys.modules["megatron.core.parallel_state"] = states
 model = torch.nn.Linear(256, 256 * (1 + mesh.get_coordinate()[1]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(6):
@@ -308,7 +380,9 @@ def test_coordinates_are_those_of_the_device_mesh(tmp_path):
     """Two machines' worth of ranks: two launchers with four ranks each."""
     pytest.importorskip("torch")
     (tmp_path / "mesh.py").write_text(MESH)
-    variables = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29541", "WORLD_SIZE": "8", "OMP_NUM_THREADS": "1"}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    variables = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "8", "OMP_NUM_THREADS": "1"}
     launchers = []
     for node in range(2):
         ranks = [f"RANK={rank} LOCAL_RANK={rank % 4} {sys.executable} mesh.py &" for rank in range(4 * node, 4 * node + 4)]
@@ -322,9 +396,10 @@ def test_coordinates_are_those_of_the_device_mesh(tmp_path):
     assert set(told) == set(range(8)), out
     for summary in (tmp_path / "fleet").glob("*.summary.json"):
         assert summary.stat().st_size < 4 * 64 << 10
-    rows = ask(tmp_path / "fleet", "sql", "SELECT rank, mesh_dp, mesh_pp, mesh_tp, peers, iterations FROM ranks WHERE rank >= 0 ORDER BY rank")
+    rows = ask(tmp_path / "fleet", "sql", "SELECT rank, mesh_dp, mesh_pp, mesh_tp, mesh_cp, peers, iterations FROM ranks WHERE rank >= 0 ORDER BY rank")
     assert {row["rank"]: (row["mesh_dp"], row["mesh_pp"], row["mesh_tp"]) for row in rows} == told
-    assert all(row["peers"] == f"pp={row['mesh_pp']},tp={row['mesh_tp']}" and row["iterations"] == 6 for row in rows)
+    assert all(row["peers"] == f"cp={row['rank'] % 2},pp={row['mesh_pp']},tp={row['mesh_tp']}" and row["iterations"] == 6 for row in rows)
+    assert all(row["mesh_cp"] == row["rank"] % 2 for row in rows)
     by_stage = ask(tmp_path / "fleet", "imbalance", "--by", "mesh.pp")
     assert [(row["mesh_pp"], row["ranks"]) for row in sorted(by_stage, key=lambda row: row["mesh_pp"])] == [(0, 4), (1, 4)]
 

@@ -43,6 +43,24 @@ def test_without_a_probe_everything_is_a_no_op():
     assert done.stdout.split() == ["False", (ROOT / "VERSION").read_text().strip()]
 
 
+def test_the_installed_command_has_the_questions_of_fleet(tmp_path):
+    script = Path(sys.executable).with_name("vramscope")
+    if not script.exists():
+        pytest.skip("the package is not installed")
+    pytest.importorskip("duckdb")
+
+    def run(*words):
+        environment = {**os.environ, "PATH": "/usr/bin:/bin"}
+        return subprocess.run([script, *words], capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path, env=environment)
+
+    assert run("fleet", "--help").stdout.startswith("Usage: vramscope fleet")
+    run("export", "--to", "parquet", ROOT / "examples/traces/gpt2.vram", "-o", "data")
+    (row,) = json.loads(run("fleet", "data", "heaviest", "--json").stdout)["rows"]
+    assert row["category"] == "activation"
+    run("fleet", "data", "page")
+    assert "train_gpt2" in (tmp_path / "fleet.html").read_text()
+
+
 def test_record_leaves_one_finished_trace(tmp_path):
     trace = tmp_path / "part.vram"
     done = run_python(

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training on every GPU of the machine, with NCCL."""
+"""Data-parallel training on every GPU of the machine, with NCCL.
+
+With --mesh the ranks are a mesh of data x tensor parallel, with a communicator for each axis. At the end the communicators
+go one after the other: memory of equal sizes is shared with different peers, and freed at different times.
+"""
 
 import pacing
 
-args = pacing.arguments()
+args = pacing.arguments(mesh=False)
 
 import os
 
@@ -11,6 +15,7 @@ import torch
 import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 
 
 def train(rank, world, seconds):
@@ -19,12 +24,20 @@ def train(rank, world, seconds):
     distributed.init_process_group("nccl", rank=rank, world_size=world)
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Sequential(nn.Linear(2048, 2048), nn.GELU()) for _ in range(8)]).cuda()
-    model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+    groups = []
+    if args.mesh:
+        mesh = init_device_mesh("cuda", (world // 2, 2), mesh_dim_names=("dp", "tp"))
+        groups = [mesh.get_group("dp"), mesh.get_group("tp")]
+    else:
+        model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
     optimizer = torch.optim.AdamW(model.parameters())
     stop = torch.zeros(1, device="cuda")
     for turn in pacing.turns(seconds + 3600):
         loss = model(torch.randn(512, 2048, device="cuda")).square().mean()
         loss.backward()
+        for group in groups:
+            for parameter in model.parameters():
+                distributed.all_reduce(parameter.grad, group=group)
         optimizer.step()
         optimizer.zero_grad()
         # Rank 0's clock ends the training of all.

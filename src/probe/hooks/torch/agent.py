@@ -573,26 +573,35 @@ MEGATRON = (
 
 
 def note_mesh():
-    """Notes this rank's coordinates if process groups were added: its ranks in the groups of a DeviceMesh, which PyTorch
-    describes as mesh_NAME, or in Megatron's groups."""
+    """Notes this rank's coordinates after the program made process groups: its ranks in the groups of a DeviceMesh, which
+    PyTorch describes as mesh_NAME, or in Megatron's groups. A failure costs the note alone."""
     c10d = modules.get("torch.distributed.distributed_c10d")
     groups = c10d.__dict__.get("_pg_map", nothing) if c10d is not None else nothing
     if len(groups) == state["groups"]:
         return
     state["groups"] = len(groups)
+    try:
+        mesh = mesh_of([group for group in groups if type(group).__module__.startswith("torch.")])
+        if mesh:
+            world = c10d.__dict__["_get_default_group"]().rank()
+            say(note, "mesh of rank " + str(world), ",".join(name + "=" + str(mesh[name]) for name in sorted(mesh)))
+    except Exception as error:
+        if not is_ours(error.__traceback__):
+            raise
+
+
+def mesh_of(groups):
     mesh = {}
-    for group in tuple(groups):
+    for group in groups:
         name = str(getattr(group, "group_desc", ""))
         if name.startswith("mesh_") and name != "mesh_default":
             mesh.setdefault(name[5:].lower(), group.rank())
     megatron = modules.get("megatron.core.parallel_state")
     for name, variable in MEGATRON if megatron is not None else ():
         group = megatron.__dict__.get(variable)
-        if group in groups:
+        if any(group is known for known in groups):
             mesh[name] = group.rank()
-    if mesh:
-        world = c10d.__dict__["_get_default_group"]().rank()
-        say(note, "mesh of rank " + str(world), ",".join(name + "=" + str(mesh[name]) for name in sorted(mesh)))
+    return mesh
 
 
 # ---- optimizers -------------------------------------------------------------------------------------

@@ -79,14 +79,14 @@ bool IsRecorded(const Storage& storage) {
   return storage.device != format::kCpuDevice || g_flags.cpu;
 }
 
-void AppendName(Stream& stream,
-                uint64_t now,
-                format::NameKind kind,
-                uintptr_t owner,
-                uint32_t name,
-                uint32_t detail,
-                const Storage& storage,
-                const Part& part) {
+[[gnu::always_inline]] inline void AppendName(Stream& stream,
+                                              uint64_t now,
+                                              format::NameKind kind,
+                                              uintptr_t owner,
+                                              uint32_t name,
+                                              uint32_t detail,
+                                              const Storage& storage,
+                                              const Part& part) {
   WritePrior(stream, now, storage);
   stream.Append(format::Name{.time = now,
                              .address = storage.address,
