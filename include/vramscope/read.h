@@ -213,6 +213,38 @@ struct ArrowArrayStream* vramscope_read_table_stream(const vramscope_recording* 
  * malloc(): releases the stream where nobody took it over, and frees it. */
 void vramscope_read_end_capsule(void* capsule);
 
+/* ---- rows of many recordings, with the columns of docs/DATASET.md ---- */
+
+/* Collects rows until they are taken. A thread uses one at a time. */
+typedef struct vramscope_dataset vramscope_dataset;
+
+/* A batch of allocations has about `group_rows` rows at most. `beside` is NULL, or another one of the
+ * same export: a stack that one of them has is no row of the other. */
+vramscope_dataset* vramscope_read_dataset(size_t group_rows, const vramscope_dataset* beside);
+
+/* Adds the rows of the recording's summary to the tables `ranks`, `iterations`, `parts`, `growing`,
+ * `failures` and `settings`, and one row to `recordings`. `number` is the column `recording`. Doubles
+ * are int64 columns of their bits. 1, or -1 on an error. */
+int vramscope_read_dataset_summary(vramscope_dataset* dataset,
+                                   const vramscope_recording* recording,
+                                   int64_t number);
+
+/* Adds the recording's rows to the tables `allocations`, `deltas`, `samples` and `stacks`. 1: all of
+ * them; 0: `allocations` is full: take it, and call this again; -1 on an error, after which the
+ * recording has no row. */
+int vramscope_read_dataset_detail(vramscope_dataset* dataset, const vramscope_recording* recording);
+
+/* The number of rows that a table has now. */
+size_t vramscope_read_dataset_rows(vramscope_dataset* dataset, const char* table);
+
+/* Moves the rows of a table into a stream of one batch; NULL where there is an error. */
+struct ArrowArrayStream* vramscope_read_dataset_take(vramscope_dataset* dataset,
+                                                     const char* table,
+                                                     struct ArrowArrayStream* stream);
+
+/* NULL is none. */
+void vramscope_read_dataset_end(vramscope_dataset* dataset);
+
 /* ---- small helpers ---- */
 
 static inline int vramscope_names_are_equal(const char* a, const char* b) {

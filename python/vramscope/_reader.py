@@ -29,6 +29,7 @@ from ._plot import Picture, draw
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow
 
 _Path = Union[str, "os.PathLike[str]"]
 #: A text of `--at`, seconds from the start as a float, or an integer of time.monotonic_ns().
@@ -145,6 +146,13 @@ class _Library:
         self.end = bind("vramscope_read_end", None, pointer)
         self.answer_stream = bind("vramscope_read_answer_stream", pointer, answer, ctypes.c_char_p, pointer)
         self.table_stream = bind("vramscope_read_table_stream", pointer, pointer, ctypes.c_char_p, pointer)
+        number, text = ctypes.c_int, ctypes.c_char_p
+        self.dataset = bind("vramscope_read_dataset", pointer, ctypes.c_size_t, pointer)
+        self.dataset_summary = bind("vramscope_read_dataset_summary", number, pointer, pointer, ctypes.c_int64)
+        self.dataset_detail = bind("vramscope_read_dataset_detail", number, pointer, pointer)
+        self.dataset_rows = bind("vramscope_read_dataset_rows", ctypes.c_size_t, pointer, text)
+        self.dataset_take = bind("vramscope_read_dataset_take", pointer, pointer, text, pointer)
+        self.dataset_end = bind("vramscope_read_dataset_end", None, pointer)
         self.end_capsule = library.vramscope_read_end_capsule
         if self.version() != _VERSION:
             raise ReadError(f"{path} has another version; reinstall vramscope")
@@ -600,6 +608,56 @@ class Trace:
                 yield _tables(answer)["allocations"]
         finally:
             library.end(cursor)
+
+
+class _Taken:
+    """A table that `DatasetRows.take` moved out."""
+
+    def __init__(self, made: object) -> None:
+        self._made = made
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._made
+
+
+class DatasetRows:
+    """Rows of many recordings with the columns of docs/DATASET.md, until they are taken. One thread uses it."""
+
+    def __init__(self, group_rows: int, beside: Optional["DatasetRows"] = None) -> None:
+        library = _library()
+        self._handle: Any = library.dataset(group_rows, None if beside is None else beside._handle)
+        if not self._handle:
+            raise ReadError(library.why())
+        self._close = weakref.finalize(self, library.dataset_end, self._handle)
+
+    def add_summary(self, trace: Trace, number: int) -> None:
+        """Adds the rows of the summary. `number` is their column `recording`."""
+        if _library().dataset_summary(self._handle, trace._opened(), number) < 0:
+            raise ReadError(_library().why())
+
+    def add_detail(self, trace: Trace) -> bool:
+        """Adds allocations, deltas, samples and stacks. False: `allocations` is full; take it, and call this again."""
+        added: int = _library().dataset_detail(self._handle, trace._opened())
+        if added < 0:
+            raise ReadError(_library().why())
+        return added == 1
+
+    def rows(self, table: str) -> int:
+        """How many rows a table has now."""
+        count: int = _library().dataset_rows(self._handle, table.encode())
+        return count
+
+    def take(self, table: str) -> "pyarrow.Table":
+        """Moves the rows of a table out. Text is dictionary-encoded; doubles are the int64 of their bits."""
+        import pyarrow
+
+        library = _library()
+
+        def fill(address: int) -> None:
+            if not library.dataset_take(self._handle, table.encode(), address):
+                raise ReadError(library.why())
+
+        return pyarrow.table(_Taken(_arrow.capsule(fill, library.end_capsule)))
 
 
 def read(path: _Path) -> Trace:

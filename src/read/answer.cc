@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "read/answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "util/text.h"
@@ -14,6 +15,44 @@ void Column::Null() {
     Text("");
   else
     numbers_.push_back(0);
+}
+
+uint64_t* Column::Numbers(size_t rows) {
+  numbers_.resize(numbers_.size() + rows);
+  return numbers_.data() + numbers_.size() - rows;
+}
+
+uint32_t* Column::Codes(size_t rows) {
+  codes_.resize(codes_.size() + rows);
+  return codes_.data() + codes_.size() - rows;
+}
+
+uint8_t* Column::Nulls(size_t count) {
+  null_.resize(rows(), 0);
+  return null_.data() + null_.size() - count;
+}
+
+void Column::Reserve(size_t rows, std::shared_ptr<BufferPool> pool) {
+  pool_ = std::move(pool);
+  pool_->Take(rows, &null_);
+  if (type_ == VRAMSCOPE_TEXT)
+    pool_->Take(rows, &codes_);
+  else
+    pool_->Take(rows, &numbers_);
+}
+
+Column::~Column() {
+  if (pool_ == nullptr)
+    return;
+  pool_->Give(std::move(null_));
+  pool_->Give(std::move(codes_));
+  pool_->Give(std::move(numbers_));
+}
+
+void Column::Truncate(size_t rows) {
+  numbers_.resize(std::min(numbers_.size(), rows));
+  codes_.resize(std::min(codes_.size(), rows));
+  null_.resize(std::min(null_.size(), rows));
 }
 
 uint32_t Column::CodeOf(std::string_view text) {

@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "query/dimensions/dimensions.h"
@@ -20,10 +23,48 @@
 // Builds the tables of include/vramscope/read.h: fill columns of one length, then Release().
 namespace vramscope::read {
 
+// Keeps the memory of large columns for the next ones: new memory costs more time than its rows.
+class BufferPool {
+ public:
+  template <class Cell>
+  void Take(size_t rows, std::vector<Cell>* cells) {
+    {
+      const std::scoped_lock lock(mutex_);
+      std::vector<std::vector<Cell>>& free = Free<Cell>();
+      if (!free.empty()) {
+        cells->swap(free.back());
+        free.pop_back();
+      }
+    }
+    cells->clear();
+    cells->reserve(rows);
+  }
+  template <class Cell>
+  void Give(std::vector<Cell> cells) {
+    if (cells.capacity() == 0)
+      return;
+    const std::scoped_lock lock(mutex_);
+    Free<Cell>().push_back(std::move(cells));
+  }
+
+ private:
+  template <class Cell>
+  std::vector<std::vector<Cell>>& Free() {
+    return std::get<std::vector<std::vector<Cell>>>(free_);
+  }
+
+  std::mutex mutex_;
+  std::tuple<std::vector<std::vector<uint8_t>>,
+             std::vector<std::vector<uint32_t>>,
+             std::vector<std::vector<uint64_t>>>
+      free_;
+};
+
 class Column {
  public:
   Column(std::string name, std::string unit, uint32_t type)
       : name_(std::move(name)), unit_(std::move(unit)), type_(type) {}
+  ~Column();
   Column(const Column&) = delete;
   Column& operator=(const Column&) = delete;
 
@@ -34,6 +75,15 @@ class Column {
   // A text that CodeOf() has numbered.
   void Code(uint32_t code) { codes_.push_back(code); }
   void Null();
+  void TextOrNull(std::string_view text) { text.empty() ? Null() : Text(text); }
+  // Cells of the next rows, to be filled in.
+  uint64_t* Numbers(size_t rows);
+  uint32_t* Codes(size_t rows);
+  // Of the last `rows` rows: 1 for a null.
+  uint8_t* Nulls(size_t rows);
+  void Truncate(size_t rows);
+  // Memory for so many rows, which goes back to the pool at the end.
+  void Reserve(size_t rows, std::shared_ptr<BufferPool> pool);
   template <class Value>
   void NumberOrNull(const std::optional<Value>& value) {
     value ? Number(static_cast<uint64_t>(*value)) : Null();
@@ -54,6 +104,7 @@ class Column {
   std::vector<const std::string*> texts_;  // by code; they are keys of known_
   std::vector<vramscope_text> text_views_;
   vramscope_column view_{};
+  std::shared_ptr<BufferPool> pool_;  // null: none
 };
 
 class Table {

@@ -163,12 +163,14 @@ void MakeColumn(const std::shared_ptr<const Answer>& answer,
   data.answer = answer;
   if (column.null != nullptr) {
     data.validity.resize((rows + 7) / 8);
+    // Without a branch: nulls may be random.
+    size_t valid = 0;
     for (size_t row = 0; row < rows; ++row) {
-      if (column.null[row] == 0)
-        data.validity[row / 8] |= static_cast<uint8_t>(1U << (row % 8));
-      else
-        ++array->null_count;
+      const unsigned bit = column.null[row] == 0 ? 1 : 0;
+      data.validity[row / 8] |= static_cast<uint8_t>(bit << (row % 8));
+      valid += bit;
     }
+    array->null_count = static_cast<int64_t>(rows - valid);
   }
   SetBuffers({data.validity.empty() ? nullptr : data.validity.data(), column.values}, &data, array);
   if (column.type == VRAMSCOPE_TEXT) {

@@ -18,6 +18,7 @@
 #include "query/dimensions/report.h"
 #include "read/answer.h"
 #include "read/arrow_stream.h"
+#include "read/dataset_rows.h"
 #include "read/open.h"
 #include "util/text.h"
 
@@ -32,6 +33,10 @@ struct vramscope_recording {
 
 struct vramscope_cursor {
   AllocationCursor rows;
+};
+
+struct vramscope_dataset {
+  vramscope::read::DatasetRows rows;
 };
 
 namespace vramscope::read {
@@ -49,9 +54,10 @@ void SetError(std::string_view text) {
   std::replace_if(t_error, t_error + size, is_control, ' ');
 }
 
-// The result of `work`; null if it throws.
+// The result of `work`; `failed` if it throws.
 template <class Work>
-auto Guarded(const Work& work) noexcept -> decltype(work()) {
+auto Guarded(const Work& work, decltype(std::declval<Work>()()) failed = {}) noexcept
+    -> decltype(work()) {
   const Uncancelled uncancelled;
   t_error[0] = 0;
   try {
@@ -63,7 +69,7 @@ auto Guarded(const Work& work) noexcept -> decltype(work()) {
   } catch (...) {
     SetError("internal error: an exception of a strange kind");
   }
-  return nullptr;
+  return failed;
 }
 
 // One line without control characters, whatever a recording's names contain.
@@ -282,4 +288,59 @@ const vramscope_answer* vramscope_read_next(vramscope_cursor* cursor) {
 
 void vramscope_read_end(vramscope_cursor* cursor) {
   delete cursor;
+}
+
+vramscope_dataset* vramscope_read_dataset(size_t group_rows, const vramscope_dataset* beside) {
+  return Guarded([&] {
+    return new vramscope_dataset{DatasetRows(
+        group_rows, beside == nullptr ? std::make_shared<WrittenStacks>() : beside->rows.stacks())};
+  });
+}
+
+int vramscope_read_dataset_summary(vramscope_dataset* dataset,
+                                   const vramscope_recording* recording,
+                                   int64_t number) {
+  const auto add = [&] {
+    const auto added = dataset->rows.AddSummary(*recording->tables, number);
+    if (added.ok())
+      return 1;
+    Refuse(added.message());
+    return -1;
+  };
+  return Guarded(add, -1);
+}
+
+int vramscope_read_dataset_detail(vramscope_dataset* dataset,
+                                  const vramscope_recording* recording) {
+  const auto add = [&] {
+    const auto added = dataset->rows.AddDetail(recording->tables);
+    if (added.ok())
+      return *added ? 1 : 0;
+    Refuse(added.status().message());
+    return -1;
+  };
+  return Guarded(add, -1);
+}
+
+size_t vramscope_read_dataset_rows(vramscope_dataset* dataset, const char* table) {
+  return Guarded([&] {
+    const GrowingTable* const found = dataset->rows.Find(table);
+    return found == nullptr ? size_t{0} : found->rows();
+  });
+}
+
+struct ArrowArrayStream* vramscope_read_dataset_take(vramscope_dataset* dataset,
+                                                     const char* table,
+                                                     struct ArrowArrayStream* stream) {
+  return Guarded([&]() -> ArrowArrayStream* {
+    GrowingTable* const found = dataset->rows.Find(table);
+    if (found == nullptr)
+      return Refuse(std::string("a dataset has no table '") + table + "'");
+    MakeArrowStream(WholeTable(Shared(found->Take()), 0), stream);
+    return stream;
+  });
+}
+
+void vramscope_read_dataset_end(vramscope_dataset* dataset) {
+  delete dataset;
 }

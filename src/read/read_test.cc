@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -36,10 +37,12 @@ struct Closer {
   void operator()(vramscope_recording* recording) const { vramscope_read_close(recording); }
   void operator()(const vramscope_answer* answer) const { vramscope_read_free(answer); }
   void operator()(vramscope_cursor* cursor) const { vramscope_read_end(cursor); }
+  void operator()(vramscope_dataset* dataset) const { vramscope_read_dataset_end(dataset); }
 };
 using RecordingPtr = std::unique_ptr<vramscope_recording, Closer>;
 using AnswerPtr = std::unique_ptr<const vramscope_answer, Closer>;
 using CursorPtr = std::unique_ptr<vramscope_cursor, Closer>;
+using DatasetPtr = std::unique_ptr<vramscope_dataset, Closer>;
 
 std::string PathOf(const MemoryFile& file) {
   return "/proc/self/fd/" + std::to_string(file.fd());
@@ -375,6 +378,90 @@ TEST(ReadTest, AStreamSaysWhatIsWrong) {
   stream.release(&stream);
 }
 
+// The integer columns of the rows that a table of a dataset has; nulls are INT64_MIN.
+std::map<std::string, std::vector<int64_t>> Take(vramscope_dataset* dataset, const char* table) {
+  std::map<std::string, std::vector<int64_t>> columns;
+  ArrowArrayStream stream{};
+  ArrowSchema schema{};
+  ArrowArray batch{};
+  EXPECT_EQ(vramscope_read_dataset_take(dataset, table, &stream), &stream) << Error();
+  EXPECT_EQ(stream.get_schema(&stream, &schema), 0);
+  EXPECT_EQ(stream.get_next(&stream, &batch), 0);
+  for (int64_t at = 0; at < schema.n_children; ++at) {
+    if (std::string(schema.children[at]->format) != "l")
+      continue;
+    const ArrowArray& column = *batch.children[at];
+    const auto* const valid = static_cast<const uint8_t*>(column.buffers[0]);
+    for (int64_t row = 0; row < column.length; ++row) {
+      const bool is_null = valid != nullptr && (valid[row / 8] >> (row % 8) & 1) == 0;
+      columns[schema.children[at]->name].push_back(
+          is_null ? INT64_MIN : static_cast<const int64_t*>(column.buffers[1])[row]);
+    }
+  }
+  schema.release(&schema);
+  batch.release(&batch);
+  stream.release(&stream);
+  return columns;
+}
+
+TEST(ReadTest, ADatasetHasEveryAllocationInWholeBatches) {
+  const MemoryFile file(TheSample().bytes);
+  const RecordingPtr recording = OpenFile(file);
+  std::multiset<std::pair<int64_t, int64_t>> expected;
+  for (int i = 0; i < 2; ++i) {
+    for (const tables::AllocationRow& row : TheSample().rows) {
+      expected.emplace(static_cast<int64_t>(row.address),
+                       row.end_ns == tables::kNever ? INT64_MIN : row.end_ns);
+    }
+  }
+  const size_t count = TheSample().rows.size();
+  for (const size_t group_rows : {size_t{1000}, count + 500, 3 * count}) {
+    const DatasetPtr dataset(vramscope_read_dataset(group_rows, nullptr));
+    std::multiset<std::pair<int64_t, int64_t>> found;
+    std::vector<size_t> batches;
+    const auto take = [&] {
+      auto columns = Take(dataset.get(), "allocations");
+      batches.push_back(columns["address"].size());
+      for (size_t i = 0; i < batches.back(); ++i)
+        found.emplace(columns["address"][i], columns["end_ns"][i]);
+      const std::vector<int64_t>& begins = columns["begin_ns"];
+      // Each of the recordings in a batch is sorted.
+      for (size_t first = 0; group_rows > count && first < begins.size(); first += count) {
+        const auto begin = begins.begin() + static_cast<ptrdiff_t>(first);
+        EXPECT_TRUE(std::is_sorted(begin, begin + static_cast<ptrdiff_t>(count)));
+      }
+    };
+    for (int i = 0; i < 2; ++i) {
+      while (vramscope_read_dataset_detail(dataset.get(), recording.get()) == 0)
+        take();
+    }
+    take();
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(batches.size(), group_rows < count ? 6U : group_rows < 2 * count ? 2U : 1U);
+  }
+}
+
+TEST(ReadTest, ADatasetHasTheSummaryOfEachRecording) {
+  const MemoryFile file(TheSample().bytes);
+  const RecordingPtr recording = OpenFile(file);
+  const DatasetPtr dataset(vramscope_read_dataset(1000, nullptr));
+  EXPECT_EQ(vramscope_read_dataset_summary(dataset.get(), recording.get(), 7), 1) << Error();
+  EXPECT_EQ(vramscope_read_dataset_summary(dataset.get(), recording.get(), 8), 1) << Error();
+  EXPECT_EQ(vramscope_read_dataset_rows(dataset.get(), "recordings"), 2U);
+  auto ranks = Take(dataset.get(), "ranks");
+  auto parts = Take(dataset.get(), "parts");
+  EXPECT_EQ(ranks["recording"], (std::vector<int64_t>{7, 7, 8, 8}));
+  std::map<std::pair<int64_t, int64_t>, int64_t> sums;
+  for (size_t i = 0; i < parts["pid"].size(); ++i)
+    sums[{parts["recording"][i], parts["pid"][i]}] += parts["bytes"][i];
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ((sums[{ranks["recording"][i], ranks["pid"][i]}]), ranks["peak_bytes"][i]);
+  EXPECT_EQ(vramscope_read_dataset_rows(dataset.get(), "ranks"), 0U);
+  ArrowArrayStream stream{};
+  EXPECT_EQ(vramscope_read_dataset_take(dataset.get(), "no such", &stream), nullptr);
+  EXPECT_EQ(Error(), "a dataset has no table 'no such'");
+}
+
 // Anything at all may be in a file: what comes is an answer or an error.
 TEST(ReadTest, HostileFiles) {
   Random random(7);
@@ -404,6 +491,12 @@ TEST(ReadTest, HostileFiles) {
     AnswerPtr(vramscope_read_report(recording.get(), nullptr));
     AnswerPtr(vramscope_read_iterations(recording.get()));
     AnswerPtr(vramscope_read_timeline(recording.get(), 3));
+    const DatasetPtr dataset(vramscope_read_dataset(100, nullptr));
+    int added = 0;
+    while ((added = vramscope_read_dataset_detail(dataset.get(), recording.get())) == 0)
+      Take(dataset.get(), "allocations");
+    EXPECT_EQ(added == 1, Error().empty());
+    vramscope_read_dataset_summary(dataset.get(), recording.get(), 0);
   }
   EXPECT_GT(opened, 50);
 }

@@ -97,11 +97,12 @@ SUMMARY: Dict[str, List[Column]] = {
     # end
 }
 
-#: Columns that are computed from a summary's fields.
-SUMMARY["ranks"] += [
+#: Columns that are computed from `mesh`.
+MESH_COLUMNS = [
     *(Column(f"mesh_{axis}", "int64") for axis in AXES),
     Column("peers", "string", "`mesh` without data-parallel axes: ranks with equal text hold the same layers"),
 ]
+SUMMARY["ranks"] += MESH_COLUMNS
 
 _OF_ALLOCATION = [
     Column("rank", "int64", "-1: none"),
@@ -177,13 +178,20 @@ MEANING = {
 }
 
 
-def arrow(table: str, dictionaries: bool = True) -> "pyarrow.Schema":
-    """The schema of a table's files. Text is dictionary-encoded; readers see plain strings."""
+def type_of(column: Column, dictionaries: bool = True) -> "pyarrow.DataType":
+    """The type of a column in a file. Text is dictionary-encoded; readers see plain strings."""
     import pyarrow
 
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string()) if dictionaries else pyarrow.string()
     types = {"int64": pyarrow.int64(), "double": pyarrow.float64(), "bool": pyarrow.bool_(), "string": text}
-    return pyarrow.schema([(column.name, types[column.type]) for column in TABLES[table]])
+    return types[column.type]
+
+
+def arrow(table: str, dictionaries: bool = True) -> "pyarrow.Schema":
+    """The schema of a table's files."""
+    import pyarrow
+
+    return pyarrow.schema([(column.name, type_of(column, dictionaries)) for column in TABLES[table]])
 
 
 #: Names of axes whose ranks hold copies or shards of the same layers.
