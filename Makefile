@@ -42,6 +42,7 @@ demo:
 
 test: build
 	@tools/setup.sh --tests
+	@tools/prometheus.sh $(BUILD)
 	@tools/venv.sh $(BUILD)
 	@tools/test.sh $(BUILD)
 

@@ -122,7 +122,7 @@ class BuildPackage(build_py):
             return  # the package looks in build/
         build = build_directory()
         native = pathlib.Path(self.build_lib) / "vramscope" / "_native"
-        for folder in ("include/vramscope", "share/keywords", "share/completions", "share/fleet", "share/valgrind"):
+        for folder in ("include/vramscope", "share/keywords", "share/completions", "share/fleet", "share/grafana", "share/valgrind"):
             shutil.copytree(ROOT / folder, native / folder, dirs_exist_ok=True)
         licences = native / "share" / "licences"
         licences.mkdir(parents=True, exist_ok=True)

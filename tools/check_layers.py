@@ -32,7 +32,8 @@ STAGES = {
     "pipeline": ["resolve", "output"],
     "record": ["pipeline"],
     "checkpoint": ["record"],
-    "cli": ["checkpoint", "import"],
+    "metrics": ["record"],
+    "cli": ["checkpoint", "metrics", "import"],
 }
 
 # What is linked into a program or a shared object directly, by CMake's own commands.

@@ -42,8 +42,18 @@ def header(name, sentence):
     return f"# {name}\n\n{sentence} The header is its own reference:\n\n```c\n{text}```\n"
 
 
+METRIC = re.compile(r'^VRAMSCOPE_METRIC\(\w+, "(\w+)", \w+, "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
+
+
+def metrics_table():
+    """The metrics of `vramscope metrics`, from their list in the program."""
+    rows = METRIC.findall((ROOT / "src" / "metrics" / "metrics.def").read_text(encoding="utf-8"))
+    return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *(f"| `{n}` | {ls} | {t} |" for n, ls, t in rows)])
+
+
 def on_page_markdown(markdown, **_):
     """Links that leave docs/ lead somewhere in the source tree alone: here they are names of files."""
+    markdown = markdown.replace("<!-- metrics -->", metrics_table())
     return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+(?!docs/)[A-Za-z][\w/.-]*)\)", outside, markdown)
 
 

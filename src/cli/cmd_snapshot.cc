@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -31,38 +30,6 @@ struct SnapshotArguments {
   std::string output;
 };
 
-bool IsPid(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](char digit) { return digit >= '0' && digit <= '9'; });
-}
-
-util::Result<std::string> FindDirectory(const std::string& what) {
-  if (IsPid(what)) {
-    const pid_t pid = util::WholeNumber<pid_t>(what).value_or(0);
-    if (pid == 0)
-      return util::Status::Error(fmt::format("process {} does not exist", what));
-    return LiveDirectoryOfProcess(pid);
-  }
-  std::error_code error;
-  std::string path = fs::absolute(what, error).lexically_normal().string();
-  if (path.ends_with("/"))
-    path.pop_back();
-  for (const std::string& directory : {path, LiveDirectoryOf(path), path + ".vram.d"}) {
-    if (fs::is_directory(directory, error) && IsLiveDirectory(directory))
-      return directory;
-  }
-  if (fs::is_directory(path, error)) {
-    return util::Status::Error(
-        fmt::format("{} is not a live recording: use NAME.vram.d or a process ID", what));
-  }
-  if (fs::exists(path, error) || fs::exists(path + ".vram", error)) {
-    return util::Status::Error(
-        fmt::format("{} is finished: a snapshot needs a running program", what));
-  }
-  return util::Status::Error(
-      fmt::format("no live recording is named {}: use NAME.vram.d or a process ID", what));
-}
-
 // NAME.snapshot-N.vram beside the recording, with the first number that is free.
 std::string FreeName(const std::string& directory) {
   std::string name = OutputOf(directory);
@@ -81,7 +48,7 @@ std::string FreeName(const std::string& directory) {
 }
 
 util::Status TakeSnapshot(const SnapshotArguments& arguments) {
-  const util::Result<std::string> directory = FindDirectory(arguments.what);
+  const util::Result<std::string> directory = FindLiveDirectory(arguments.what);
   if (!directory)
     return directory.status();
   if (!LauncherIsAlive(*directory) && LiveRecorders(*directory).empty()) {

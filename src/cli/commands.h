@@ -28,6 +28,7 @@ void RegisterPlot(CLI::App& app, int* exit_code);
 void RegisterKeywords(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterFleet(CLI::App& app, int* exit_code);
+void RegisterMetrics(CLI::App& app, int* exit_code);
 void RegisterImport(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);

@@ -185,6 +185,7 @@ int Main(std::vector<std::string> words) {
   RegisterInfo(app, &exit_code);
   RegisterExport(app, &exit_code);
   RegisterFleet(app, &exit_code);
+  RegisterMetrics(app, &exit_code);
   RegisterImport(app, &exit_code);
   RegisterFinish(app, &exit_code);
   RegisterSnapshot(app, &exit_code);

@@ -62,6 +62,10 @@ struct Recorder {
 // The live directory that a process records into. Errors say why there is none.
 util::Result<std::string> LiveDirectoryOfProcess(pid_t pid);
 
+// The directory of a recording that is being made, by its name (NAME, NAME.vram or NAME.vram.d) or
+// by the number of a recorded process.
+util::Result<std::string> FindLiveDirectory(const std::string& what);
+
 // Processes alive that hold a live file of this directory open.
 std::vector<Recorder> LiveRecorders(const std::string& live_directory);
 

@@ -20,6 +20,7 @@
 #include "pipeline/live_directory.h"
 #include "pipeline/survivors.h"
 #include "util/file.h"
+#include "util/size_text.h"
 
 namespace vramscope::cli {
 namespace {
@@ -75,7 +76,39 @@ bool HoldsFilesOf(pid_t pid, const std::string& live_directory) {
   return maps && maps->find(prefix) != std::string::npos;
 }
 
+bool IsPid(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char digit) { return digit >= '0' && digit <= '9'; });
+}
+
 }  // namespace
+
+util::Result<std::string> FindLiveDirectory(const std::string& what) {
+  if (IsPid(what)) {
+    const pid_t pid = util::WholeNumber<pid_t>(what).value_or(0);
+    if (pid == 0)
+      return util::Status::Error(fmt::format("process {} does not exist", what));
+    return LiveDirectoryOfProcess(pid);
+  }
+  std::error_code error;
+  std::string path = fs::absolute(what, error).lexically_normal().string();
+  if (path.ends_with("/"))
+    path.pop_back();
+  for (const std::string& directory : {path, LiveDirectoryOf(path), path + ".vram.d"}) {
+    if (fs::is_directory(directory, error) && IsLiveDirectory(directory))
+      return directory;
+  }
+  if (fs::is_directory(path, error)) {
+    return util::Status::Error(
+        fmt::format("{} is not a live recording: use NAME.vram.d or a process ID", what));
+  }
+  if (fs::exists(path, error) || fs::exists(path + ".vram", error)) {
+    return util::Status::Error(
+        fmt::format("{} is finished: use the recording of a running program", what));
+  }
+  return util::Status::Error(
+      fmt::format("no live recording is named {}: use NAME.vram.d or a process ID", what));
+}
 
 util::Result<std::string> LiveDirectoryOfProcess(pid_t pid) {
   int error = 0;

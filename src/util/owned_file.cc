@@ -573,6 +573,12 @@ Status AtomicFile::Write(std::string_view text) {
   return Write(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
 
+Status AtomicFile::ShareForReading() {
+  if (fchmod(fd_.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH) != 0)
+    return FileError(path_, "cannot be shared", errno);
+  return {};
+}
+
 Status AtomicFile::Appear() {
   const int directory = directory_.get();
   const auto foreign = [this] {

@@ -140,6 +140,8 @@ class AtomicFile {
   uint64_t offset() const { return offset_; }
   // For a writer that says itself where its bytes go.
   int fd() const { return fd_.get(); }
+  // Lets every user read it, whatever the umask: it is for a program of another user.
+  Status ShareForReading();
   Status Commit();
 
   // Whether a file of this name may be one that was never committed: its writer was killed.

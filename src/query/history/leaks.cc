@@ -60,7 +60,9 @@ Growth LeakGroups::Describe(const LineKey& line,
                             format::Category category,
                             const LeakShares& shares) const {
   Growth growth;
-  growth.device = recording_.tables().accounts[line.account.value].device;
+  const tables::AccountRow& account = recording_.tables().accounts[line.account.value];
+  growth.device = account.device;
+  growth.process = account.process;
   if (line.frame.value != 0)
     growth.place = FormatFrame(recording_, line.frame);
   growth.type = recording_.string(LargestOf(shares.types));
