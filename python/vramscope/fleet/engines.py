@@ -11,6 +11,8 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
+import socket
 import sys
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
@@ -121,6 +123,7 @@ class Engine:
             names = ", ".join(column.name for column in columns)
             if table == "ranks":
                 self._run(_NEWEST_RANKS.format(columns=names, temporary=self._temporary))
+                self._keep("ranks")
         twice = self.query(_TWICE).rows
         if twice:
             number, times, first, last = twice[0]
@@ -142,6 +145,9 @@ class Engine:
 
     def _run(self, text: str) -> None:
         raise NotImplementedError
+
+    def _keep(self, view: str) -> None:
+        """Makes an engine evaluate a view once, if it would do so for each use."""
 
     def query(self, text: str) -> Answer:
         """The rows of a query. Raises FleetError with the engine's message."""
@@ -188,6 +194,14 @@ class DuckDb(Engine):
         self._connection.close()
 
 
+# Compressed bytes of a summary's table in one partition. Tables of one partition are joined without a shuffle.
+_PARTITION_BYTES = 16 << 20
+
+
+def _partitions(files: Sequence[pathlib.Path]) -> int:
+    return 1 + sum(path.stat().st_size for path in files) // _PARTITION_BYTES
+
+
 class Spark(Engine):
     """Spark: in this process (`local[*]`), or a cluster's master."""
 
@@ -195,21 +209,31 @@ class Spark(Engine):
 
     def __init__(self, source: Source, say: Say, master: Optional[str] = None) -> None:
         self._session = _spark_session(master)
+        if max(_partitions(source.files[table]) for table in schema.SUMMARY) == 1:
+            # To plan again after each stage costs more than the stages of small tables.
+            self._session.conf.set("spark.sql.adaptive.enabled", "false")
         super().__init__(source, say)
 
     def _add_table(self, view: str, table: str) -> None:
         types = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "STRING"}
         columns = ", ".join(f"{column.name} {types[column.type]}" for column in schema.TABLES[table])
         files = [os.fspath(path) for path in self.source.files[table]]
-        # An explicit schema: Spark would read a footer for it, and drops columns that the first file lacks.
-        frame = self._session.read.schema(columns).parquet(*files) if files else self._session.createDataFrame([], columns)
+        if files:
+            # An explicit schema: Spark would read a footer for it, and drops columns that the first file lacks.
+            frame = self._session.read.schema(columns).parquet(*files)
+        else:
+            nulls = ", ".join(f"CAST(NULL AS {types[column.type]}) AS {column.name}" for column in schema.TABLES[table])
+            frame = self._session.sql(f"SELECT {nulls} WHERE false")
         # Each question reads the tables of summaries many times, and Spark would read the files each time.
-        if table in schema.SUMMARY:
-            frame = frame.cache()
+        if table in schema.SUMMARY and files:
+            frame = frame.coalesce(_partitions(self.source.files[table])).cache()
         frame.createOrReplaceTempView(view)
 
     def _run(self, text: str) -> None:
         self.query(text)
+
+    def _keep(self, view: str) -> None:
+        self._session.table(view).cache().createOrReplaceTempView(view)
 
     def query(self, text: str) -> Answer:
         try:
@@ -223,6 +247,28 @@ class Spark(Engine):
         self._session.stop()
 
 
+# Spark itself waits for a minute.
+_MASTER_SECONDS = 5
+
+
+def _check_master(master: str) -> None:
+    """Raises FleetError if nothing answers at the address of `spark://HOST:PORT,HOST:PORT` or `k8s://https://HOST:PORT`."""
+    found = re.fullmatch(r"(?:spark://|k8s://(?:https?://)?)(.+)", master)
+    if found is None:
+        return
+    problems = []
+    for address in found[1].split(","):
+        host, _, port = address.rstrip("/").rpartition(":")
+        if not host or not port.isdigit():
+            host, port = address.rstrip("/"), "7077" if master.startswith("spark") else "443"
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _MASTER_SECONDS).close()
+            return
+        except (OSError, OverflowError) as error:
+            problems.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
+    raise FleetError(f"Spark: the master {master} does not answer ({'; '.join(problems)}); check --master")
+
+
 def _spark_session(master: Optional[str]) -> Any:
     sql = need("pyspark.sql", "pyspark", "--engine spark")
     if not os.environ.get("JAVA_HOME") and not any(
@@ -233,10 +279,11 @@ def _spark_session(master: Optional[str]) -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.appName("vramscope fleet")
     # Under spark-submit the master and its settings come from outside.
+    if master is None and "SPARK_ENV_LOADED" not in os.environ:
+        master = "local[*]"
     if master is not None:
+        _check_master(master)
         builder = builder.master(master)
-    elif "SPARK_ENV_LOADED" not in os.environ:
-        builder = builder.master("local[*]")
     for key, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -245,7 +292,7 @@ def _spark_session(master: Optional[str]) -> Any:
         "spark.sql.files.openCostInBytes": "65536",
     }.items():
         builder = builder.config(key, value)
-    if master is None or master.startswith("local"):
+    if master is not None and master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     for logger in ("py4j", "SQLQueryContextLogger"):
@@ -254,8 +301,7 @@ def _spark_session(master: Optional[str]) -> Any:
         with _quiet_children():
             session = builder.getOrCreate()
     except Exception as error:  # py4j's errors have no common base
-        where = master or "local[*]"
-        raise FleetError(f"Spark: no session on {where}: {str(error).splitlines()[0]}") from error
+        raise FleetError(f"Spark: no session on {master or 'the master of spark-submit'}: {str(error).splitlines()[0]}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -19,6 +19,9 @@ from places import MIB, ROOT, VRAMSCOPE
 sys.path.insert(0, str(ROOT / "tests/fleet"))
 import generate
 
+sys.path.insert(0, str(ROOT / "python"))
+from vramscope.fleet import schema
+
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -137,39 +140,90 @@ def test_summaries_that_are_not_compacted_give_the_same_answers(base, tmp_path):
     assert {question: ask(compacted, question) for question in QUESTIONS} == expected
 
 
-@pytest.fixture(scope="module")
-def spark_master(tmp_path_factory):
-    pytest.importorskip("pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("no Java")
-    return "local-cluster[2,1,1024]"
-
-
-def test_duckdb_and_spark_give_equal_rows(base, tmp_path, spark_master):
-    """In one session with two workers, through the package: a Spark session takes 10 s to start."""
-    generate.write(base, tmp_path, 128, seed=3)
-    vramscope("fleet", tmp_path, "compact")
-    program = f"""
-import json, pathlib, sys
-sys.path.insert(0, {str(ROOT / "python")!r})
-from vramscope.fleet import engines, questions
-with engines.open_source(pathlib.Path({str(tmp_path)!r}), None, print) as source:
-    made = [engines.open_engine("duckdb", source, print), engines.open_engine("spark", source, print, {spark_master!r})]
+COMPARE = """
+import functools, json, pathlib, runpy, sys
+python, folder, whole = sys.argv[1:]
+sys.path.insert(0, python)
+from vramscope.fleet import engines, questions, schema
+with engines.open_source(pathlib.Path(folder), None, print) as source:
+    made = [engines.open_engine(name, source, print) for name in ("duckdb", "spark")]
     for question in questions.QUESTIONS:
         for by in ("host", "mesh.pp") if question == "imbalance" else ("host",):
             text = questions.text_of(question, 20, by)
-            answers = [engine.query(text) for engine in made]
-            print("ANSWERS", json.dumps([question, *answers]))
+            print("ANSWERS", json.dumps([question, *[engine.query(text) for engine in made]]))
     spark = made[1]._session
-    print("PLAIN", spark.read.parquet({str(tmp_path / "ranks")!r}).count(), spark.read.parquet({str(tmp_path / "parts")!r}).filter("category = 'driver'").count())
+    print("WORKERS", spark.sparkContext.master, spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
+    counts = [
+        spark.read.parquet(str(path)).selectExpr(f"'{path.name}' AS table", "count(*) AS rows")
+        for path in pathlib.Path(whole).iterdir() if path.name in schema.TABLES
+    ]
+    print("ROWS", json.dumps([list(row) for row in functools.reduce(lambda a, b: a.union(b), counts).collect()]))
+# In the same session, because another one takes as long as all of the above.
+sys.argv[1:] = [folder, "heaviest", "--json", "--top", "3"]
+print("SUBMITTED")
+runpy.run_path(python + "/vramscope/fleet/submit.py", run_name="__main__")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False)
+
+# They start in half of the time, for a program that ends soon.
+SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A dataset with every table."""
+    data = tmp_path_factory.mktemp("whole")
+    vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", TRACES / "oom.vram", "-o", data, "--run", "one")
+    return data
+
+
+def rows_of(data: Path) -> Dict[str, int]:
+    counts = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in schema.TABLES)
+    return ask(data, "sql", f"SELECT {counts}")[0]
+
+
+def test_duckdb_and_spark_give_equal_rows(base, whole, tmp_path):
+    """By spark-submit with two workers: a Spark session takes 10 s to start, so all of Spark is in this one."""
+    pyspark = pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    data = tmp_path / "data"
+    generate.write(base, data, 128, seed=3)
+    vramscope("fleet", data, "compact")
+    (tmp_path / "compare.py").write_text(COMPARE)
+    words = [Path(pyspark.__file__).parent / "bin/spark-submit", "--master", "local-cluster[2,1,1024]"]
+    words += [tmp_path / "compare.py", ROOT / "python", data, whole]
+    variables = {"JAVA_TOOL_OPTIONS": SHORT_JVM, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, timeout=280, check=False, env={**os.environ, **variables}
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    compared = [json.loads(line[8:]) for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
-    assert len(compared) == len(QUESTIONS) + 1 and "PLAIN 128 128\n" in done.stdout
-    for question, ours, theirs in compared:
+    said, _, submitted = done.stdout.partition("SUBMITTED\n")
+    told: Dict[str, List[Any]] = {}
+    for line in said.splitlines():
+        word, _, rest = line.partition(" ")
+        told.setdefault(word, []).append(json.loads(rest) if word in ("ANSWERS", "ROWS") else rest)
+    assert told["WORKERS"] == ["local-cluster[2,1,1024] 2"]
+    assert len(told["ANSWERS"]) == len(QUESTIONS) + 1
+    for question, ours, theirs in told["ANSWERS"]:
         assert ours == theirs, question
         assert ours[1] or question == "versions", question
+    assert json.loads(submitted)["rows"] == ask(data, "heaviest", "--top", "3")
+    # Spark reads the folder of each table without options.
+    assert {**dict.fromkeys(schema.TABLES, 0), **dict(told["ROWS"][0])} == rows_of(whole)
+
+
+def test_a_spark_master_that_does_not_answer_is_one_line(small):
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        master = f"spark://127.0.0.1:{closed.getsockname()[1]}"
+        before = time.monotonic()
+        done = vramscope("fleet", small, "heaviest", "--engine", "spark", "--master", master, status=2)
+    assert time.monotonic() - before < 30
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"vramscope: Spark: the master {master} does not answer (127.0.0.1:") and last.endswith("; check --master")
 
 
 def test_sums_at_the_peak_are_those_of_the_report(tmp_path):
@@ -262,20 +316,27 @@ print(summaries.compact(path.parent))
     assert done.stdout == "(8, [])\n" and path.exists()
 
 
-def test_other_readers_need_no_options(tmp_path):
-    data = tmp_path / "data"
-    vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", "-o", data)
+def test_other_readers_need_no_options(whole):
+    """DuckDB, Arrow, pandas and Polars by folders alone; Spark is in `test_duckdb_and_spark_give_equal_rows`."""
     import duckdb
     import pyarrow.dataset
 
-    expected = ask(data, "sql", "SELECT count(*) AS rows FROM allocations")[0]["rows"]
-    assert duckdb.sql(f"SELECT count(*) FROM '{data}/allocations/*/*.parquet'").fetchall() == [(expected,)]
-    table = pyarrow.dataset.dataset(data / "allocations", partitioning="hive").to_table()
-    assert table.num_rows == expected and set(table["run"].to_pylist()) == {"train_gpt2"}
-    pandas = pytest.importorskip("pandas")
-    assert len(pandas.read_parquet(data / "ranks")) == 1
-    polars = pytest.importorskip("polars")
-    assert polars.read_parquet(data / "parts/**/*.parquet").height > 10
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    counted = {}
+    for table in schema.TABLES:
+        folder = whole / table
+        if not folder.exists():
+            counted[table] = [0]
+            continue
+        found = duckdb.sql(f"SELECT count(*) AS rows, min(run) AS run FROM read_parquet('{folder}/**/*.parquet')").fetchall()
+        assert found[0][1] in ("one", None), table
+        arrow = pyarrow.dataset.dataset(folder, partitioning="hive").to_table()
+        counted[table] = [found[0][0], arrow.num_rows, len(pandas.read_parquet(folder)), polars.read_parquet(folder).height]
+        assert set(arrow["run"].to_pylist()) <= {"one"}
+    assert counted == {table: [rows] * len(counted[table]) for table, rows in rows_of(whole).items()}
+    assert counted["allocations"][0] > 8000 and counted["deltas"][0] and counted["stacks"][0] and counted["samples"][0]
+    frame = pandas.read_parquet(whole / "ranks")
+    assert set(frame["run"]) == {"one"} and sorted(frame["peak_bytes"]) == sorted(row["peak_bytes"] for row in ask(whole, "heaviest"))
 
 
 BAD = {
