@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds 64 MiB of GPU memory until its input ends: three allocations, of which one is freed, and a failed one."""
+"""Holds 64 MiB of GPU memory until its input ends: three allocations, of which one is freed, and a failed one.
+
+With --after-child a child process does the same before, and ends.
+"""
 import ctypes
+import subprocess
 import sys
 
 MIB = 1 << 20
+if "--after-child" in sys.argv:
+    quiet = subprocess.DEVNULL
+    subprocess.run([sys.executable, __file__], stdin=quiet, stdout=quiet, check=True)
 cuda = ctypes.CDLL("libcuda.so.1")
 
 

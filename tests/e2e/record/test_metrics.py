@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Set
+from typing import Any, Dict, Iterator, List, Sequence, Set
 
 import pytest
 from places import BUILD, FAKE, MIB, ROOT, VRAMSCOPE
@@ -45,9 +45,11 @@ def machine(tmp_path_factory) -> Dict[str, str]:
 
 
 @contextlib.contextmanager
-def recorded(machine: Dict[str, str], file: Path, program: str, *options: str, **more: str) -> Iterator[None]:
+def recorded(
+    machine: Dict[str, str], file: Path, program: str, *options: str, words: Sequence[str] = (), **more: str
+) -> Iterator[None]:
     """A recorded program that has printed "ready"; its recording is finished at the end."""
-    command = [VRAMSCOPE, "run", "--no-report", *options, "-o", file, "--", sys.executable, PROGRAMS / program]
+    command = [VRAMSCOPE, "run", "--no-report", *options, "-o", file, "--", sys.executable, PROGRAMS / program, *words]
     with subprocess.Popen(
         [str(word) for word in command], env={**machine, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -256,15 +258,17 @@ def test_a_textfile_is_whole_readable_and_removed_at_the_end(machine, tmp_path):
     file.parent.mkdir()
     command = [str(VRAMSCOPE), "metrics", "--textfile", str(file), "-i", "100ms", str(tmp_path)]
     with subprocess.Popen(command, env=machine, stderr=subprocess.PIPE, text=True) as process:
-        until(file.exists)
-        first = file.stat()
-        assert stat.S_IMODE(first.st_mode) == 0o644
-        until(lambda: file.stat().st_ino != first.st_ino)
-        for _ in range(200):
-            text = file.read_text()
-            assert text.startswith("# HELP vramscope_gpu_info") and text.endswith("\n")
-            assert not [name for name in os.listdir(file.parent) if name.endswith(".prom") and name != "x.prom"]
-        process.send_signal(signal.SIGTERM)
+        try:
+            until(file.exists)
+            first = file.stat()
+            assert stat.S_IMODE(first.st_mode) == 0o644
+            until(lambda: file.stat().st_ino != first.st_ino)
+            for _ in range(200):
+                text = file.read_text()
+                assert text.startswith("# HELP vramscope_gpu_info") and text.endswith("\n")
+                assert not [name for name in os.listdir(file.parent) if name.endswith(".prom") and name != "x.prom"]
+        finally:
+            process.send_signal(signal.SIGTERM)
         assert (process.wait(20), process.stderr.read()) == (0, "")  # type: ignore[union-attr]
     assert not list(file.parent.iterdir())
     vramscope(machine, "metrics", "--textfile", file, "--once", tmp_path)
@@ -286,6 +290,18 @@ def test_a_damaged_recording_does_not_hide_the_others(machine, tmp_path):
             assert done.stderr.count("\n") == 1 and str(bad) in done.stderr
         gone = vramscope(machine, "metrics", "--once", bad)
         assert gone.stderr == f"vramscope: {bad}: nothing records into it: no metrics of it\n"
+
+
+def test_a_process_that_has_ended_leaves_no_series(machine, tmp_path):
+    with recorded(machine, tmp_path / "x.vram", "gpu_holder.py", words=("--after-child",)):
+        live = tmp_path / "x.vram.d"
+        report = json.loads(vramscope(machine, "report", live, "--json").stdout)
+        pids = [str(row["pid"]) for row in report["processes"]]
+        ended, running = sorted(pids, key=lambda pid: Path(f"/proc/{pid}").exists())
+        samples = parse(vramscope(machine, "metrics", "--once", live).stdout)
+        assert by(samples["vramscope_process_info"], "pid").keys() == {(running,)}
+        assert by(samples["vramscope_memory_bytes"], "pid", "category")[running, "unknown"] == 64 * MIB
+        assert not [key for family in samples.values() for key in family if ("pid", ended) in key]
 
 
 def test_a_recording_that_ends_between_scrapes_leaves_no_series(machine, tmp_path):
