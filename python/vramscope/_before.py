@@ -7,7 +7,7 @@ import gc
 import sys
 from typing import Any, Iterator, List, Tuple
 
-from . import _probe, _tensors
+from . import _probe
 
 
 # Whether torch was imported before the recording began. Earlier CPU tensors are then unknown.
@@ -32,20 +32,6 @@ def note(probe: _probe.Probe) -> None:
     finally:
         if collects:
             gc.enable()
-
-
-def cpu_tensor_bytes() -> int:
-    """Bytes of the CPU tensors that Python holds. Each storage counts once."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return 0
-    storages = {}
-    with _tensors.looking(torch):
-        for tensor in _tensors.live(torch).tensors:
-            memory = _tensors.memory_of(torch, tensor)
-            if memory is not None and memory.place[0] == "cpu":
-                storages[memory.storage] = memory.bytes
-    return sum(storages.values())
 
 
 def _segments() -> List[Any]:

@@ -89,11 +89,12 @@ def _bound(path: Optional[str]) -> Optional[Probe]:
 current: Optional[Probe] = _bound(None)
 
 
-def load() -> Probe:
-    """The probe of this process. Loads the packaged one if necessary."""
+def load(path: Optional[str] = None) -> Probe:
+    """The probe of this process. Loads the one at `path`, by default the packaged one, if necessary."""
     global current
     if current is None:
-        current = _bound(os.fspath(_paths.probe()))
+        path = path or os.fspath(_paths.probe())
+        current = _bound(path)
         if current is None:
-            raise RuntimeError(f"vramscope: {_paths.probe()} has another version; reinstall vramscope")
+            raise RuntimeError(f"vramscope: {path} has another version; reinstall vramscope")
     return current

@@ -338,3 +338,17 @@ def _version(torch: Any) -> Tuple[int, int]:
         return int(major), int(minor)
     except ValueError:
         return 0, 0
+
+
+def cpu_bytes() -> int:
+    """Bytes of the CPU tensors that Python holds. Each storage counts once."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return 0
+    storages = {}
+    with looking(torch):
+        for tensor in live(torch).tensors:
+            memory = memory_of(torch, tensor)
+            if memory is not None and memory.place[0] == "cpu":
+                storages[memory.storage] = memory.bytes
+    return sum(storages.values())

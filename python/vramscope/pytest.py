@@ -27,7 +27,7 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 
 import pytest
 
-from . import _before, _files, _paths, _recording, _session
+from . import _files, _paths, _recording, _session, _tensors
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -181,7 +181,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         try:
             _files.make_directories(directory)
             recording = _recording.record(directory / recording_name(item.nodeid))
-            cpu_before = _before.cpu_tensor_bytes()
+            cpu_before = _tensors.cpu_bytes()
             recording.__enter__()
         except (OSError, RuntimeError) as error:
             item.stash[_COMPLAINTS] = [f"vramscope: the test could not be recorded: {error}"]

@@ -126,6 +126,10 @@ int FinishDirectory(const FinishOptions& options) {
 
 }  // namespace
 
+int FinishStopped(const std::string& live_directory, pid_t pid) {
+  return FinishDirectory({.directory = live_directory, .stopped_pid = static_cast<uint32_t>(pid)});
+}
+
 void RegisterFinish(CLI::App& app, int* exit_code) {
   CLI::App* const finish =
       app.add_subcommand("finish", "Complete the recording of a program that was killed");

@@ -5,33 +5,18 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "record/environment.h"
 
 namespace vramscope::cli {
-namespace {
-
-// The folder of the Python package: site-packages where it is installed from a wheel, python/ in
-// the source tree; "" for a program that was installed without it.
-std::string PackageFolder() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path above = bin.parent_path().parent_path();
-  for (const fs::path& folder : {above.parent_path(), above / "python"}) {
-    if (fs::is_directory(folder / "vramscope" / "fleet", error))
-      return folder.string();
-  }
-  return "";
-}
-
-}  // namespace
+namespace {}  // namespace
 
 int RunPackage(std::vector<std::string> words) {
-  if (const std::string folder = PackageFolder(); !folder.empty()) {
+  if (std::string folder = FindPackage(); !folder.empty()) {
+    folder.resize(folder.rfind('/'));
     const char* const path = getenv("PYTHONPATH");
     const std::string value = path == nullptr || *path == '\0' ? folder : folder + ":" + path;
     setenv("PYTHONPATH", value.c_str(), 1);

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -25,6 +19,7 @@
 #include "record/recording_place.h"
 #include "record/sample/nvml.h"
 #include "record/sample/sampler.h"
+#include "record/watch/onlooker.h"
 #include "util/file.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"
@@ -43,51 +38,6 @@ struct SampleArguments {
   std::string name;
   ReportOptions report;
   std::vector<std::string> command;
-};
-
-// Waits for the end of a process that is not ours, or for a signal that asks to stop.
-class Onlooker {
- public:
-  static util::Result<std::unique_ptr<Onlooker>> Open(pid_t pid) {
-    std::unique_ptr<Onlooker> self(new Onlooker);
-    // A number can be used again, this cannot.
-    self->process_ = util::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (self->process_.get() < 0) {
-      return util::Status::Error(errno == ESRCH || errno == EINVAL
-                                     ? fmt::format("--pid {}: the process does not exist", pid)
-                                     : fmt::format("--pid {}: {}", pid, util::ErrnoText(errno)));
-    }
-    sigemptyset(&self->stops_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
-      sigaddset(&self->stops_, number);
-    sigprocmask(SIG_BLOCK, &self->stops_, &self->old_mask_);
-    self->signals_ = util::UniqueFd(signalfd(-1, &self->stops_, SFD_CLOEXEC));
-    return self;
-  }
-  ~Onlooker() {
-    timespec at_once{};
-    while (sigtimedwait(&stops_, nullptr, &at_once) > 0) {
-    }
-    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
-  }
-  Onlooker(const Onlooker&) = delete;
-  Onlooker& operator=(const Onlooker&) = delete;
-
-  // Whether the process has ended.
-  bool Wait() const {
-    pollfd events[] = {{process_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-    while (poll(events, 2, -1) < 0 && errno == EINTR) {
-    }
-    return events[0].revents != 0;
-  }
-
- private:
-  Onlooker() = default;
-
-  util::UniqueFd process_;
-  util::UniqueFd signals_;
-  sigset_t stops_{};
-  sigset_t old_mask_{};
 };
 
 // What `vramscope sample` does, from the checks to the report.
@@ -219,13 +169,13 @@ int Sampling::SampleProcess() {
   const pid_t pid = arguments_.pid;
   util::Result<std::unique_ptr<Onlooker>> onlooker = Onlooker::Open(pid);
   if (!onlooker)
-    return Fail(onlooker.status().message());
+    return Fail("--pid " + onlooker.status().message());
   if (const util::Status status = OpenNvml(); !status.ok())
     return Fail(status.message());
   program_.path = util::ReadProcLink(pid, "exe");
   if (const util::Status status = Begin(pid); !status.ok())
     return Fail(status.message());
-  const bool has_ended = (*onlooker)->Wait();
+  const bool has_ended = (*onlooker)->Wait({}) == Onlooker::Seen::kEnd;
   End(pid, format::kStatusNotKnown);
   onlooker->reset();
   if (!has_ended)

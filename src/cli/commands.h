@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -39,7 +41,14 @@ void RegisterResolve(CLI::App& app, int* exit_code);
 void RegisterSidecar(CLI::App& app, int* exit_code);
 void RegisterCompact(CLI::App& app, int* exit_code);
 void RegisterRefused(CLI::App& app, int* exit_code);
+void RegisterAttach(CLI::App& app, int* exit_code);
+void RegisterDetach(CLI::App& app, int* exit_code);
+void RegisterDump(CLI::App& app, int* exit_code);
 void RegisterDoctor(CLI::App& app, int* exit_code);
+
+// Completes the recording in the live directory of a process that continues, and reports. The exit
+// status.
+int FinishStopped(const std::string& live_directory, pid_t pid);
 
 // Replaces this process by `python3 -m vramscope.fleet WORDS`; returns an exit status on failure.
 int RunPackage(std::vector<std::string> words);

@@ -24,6 +24,7 @@ struct CommandGroup {
 const std::vector<CommandGroup>& CommandGroups() {
   static const std::vector<CommandGroup> groups = {
       {"Record a program", {"run", "sample", "env", "snapshot", "finish"}},
+      {"Look into a process that already runs", {"attach", "detach", "dump"}},
       {"What holds the memory?", {"report", "open", "plot", "keywords"}},
       {"Does it grow? What changed?", {"iterations", "leaks", "diff"}},
       {"Which of many ranks is different?", {"fleet"}},

@@ -196,6 +196,9 @@ int Main(std::vector<std::string> words) {
   RegisterSidecar(app, &exit_code);
   RegisterCompact(app, &exit_code);
   RegisterRefused(app, &exit_code);
+  RegisterAttach(app, &exit_code);
+  RegisterDetach(app, &exit_code);
+  RegisterDump(app, &exit_code);
   RegisterDoctor(app, &exit_code);
   // Set before, it would be the commands' too.
   app.footer(

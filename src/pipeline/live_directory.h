@@ -74,6 +74,8 @@ trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions
 
 // Whether `run` still records into the directory.
 bool LauncherIsAlive(const std::string& live_directory);
+// Its process, 0 if it has ended.
+pid_t LauncherOf(const std::string& live_directory);
 
 // Whether nothing can be made beside `path`, because its directory is not ours to write or its file
 // system is read-only. False if the directory does not exist: that is a mistake.

@@ -274,6 +274,15 @@ bool LauncherIsAlive(const std::string& live_directory) {
   return file && flock(file->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+pid_t LauncherOf(const std::string& live_directory) {
+  const auto file =
+      util::OpenRegular(live_directory + "/" + kLauncherFile, util::Links::kRefuse, nullptr);
+  format::FileHeader header{};
+  const bool is_read = file && pread(file->get(), static_cast<void*>(&header), sizeof header, 0) ==
+                                   static_cast<ssize_t>(sizeof header);
+  return is_read && LauncherIsAlive(live_directory) ? static_cast<pid_t>(header.pid) : 0;
+}
+
 bool IsReadOnlyPlace(const std::string& path) {
   std::error_code error;
   const fs::path folder = fs::path(path).parent_path();

@@ -96,6 +96,18 @@ util::Result<std::string> FindProbe() {
   return probe.lexically_normal().string();
 }
 
+std::string FindPackage() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path above = bin.parent_path().parent_path();
+  for (const fs::path& folder : {above, above / "python" / "vramscope"}) {
+    if (fs::is_regular_file(folder / "_attached.py", error))
+      return folder.string();
+  }
+  return "";
+}
+
 bool NvtxIsOurs() {
   const std::string_view tool = Variable(kNvtxVariable);
   return tool.empty() || tool.ends_with(kProbeName);

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "pipeline/survivors.h"
+#include "record/attach/python_script.h"
+#include "record/attach/remote_process.h"
+#include "record/environment.h"
+#include "record/recording_place.h"
+#include "record/sample/nvml.h"
+#include "record/sample/sampler.h"
+#include "record/watch/onlooker.h"
+#include "record/watch/watches.h"
+#include "util/file.h"
+#include "util/owned_file.h"
+
+// Recording a process that runs already. The launcher's part is here; what happens in the process
+// is in record/attach and python/vramscope/_attached.py.
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kLongestNs = 30 * 86'400 * kSecondNs;
+constexpr milliseconds kLook{100};
+constexpr milliseconds kDetachLimit{60'000};
+
+struct AttachArguments {
+  pid_t pid = 0;
+  std::string output;
+  std::string duration;  // --for
+  std::string timeout = "30s";
+  std::string ring;
+  RecordingOptions recording;
+  ReportOptions report;
+};
+
+std::string Described(pid_t pid) {
+  return fmt::format("process {} ({})", pid, util::ProcCommand(pid));
+}
+
+// Root takes the place of the process's user, so that both may write the recording, and keeps the
+// one right that it came for.
+util::Status BecomeUserOf(pid_t pid) {
+  struct stat info {};
+  if (geteuid() != 0 || stat(fmt::format("/proc/{}", pid).c_str(), &info) != 0 || info.st_uid == 0)
+    return {};
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2]{};
+  sets[0].effective = sets[0].permitted = 1U << CAP_SYS_PTRACE;
+  if (prctl(PR_SET_KEEPCAPS, 1) != 0 || setresgid(info.st_gid, info.st_gid, info.st_gid) != 0 ||
+      setresuid(info.st_uid, info.st_uid, info.st_uid) != 0 ||
+      syscall(SYS_capset, &header, sets) != 0) {
+    return util::Status::Error(
+        fmt::format("cannot become user {}: {}", info.st_uid, util::ErrnoText(errno)));
+  }
+  return {};
+}
+
+// The live directory that a process records into, "" if none.
+std::string RecordedInto(pid_t pid) {
+  for (const Mapping& mapping : ParseMaps(util::ReadProc(pid, "maps").value_or(""))) {
+    const fs::path file(mapping.file);
+    if (file.extension() == ".vrl" && IsLiveDirectory(file.parent_path().string()))
+      return file.parent_path().string();
+  }
+  return "";
+}
+
+// Another version's probe could not be distinguished from ours by the program's calls.
+util::Status CheckProbe(pid_t pid, const std::string& probe) {
+  std::error_code error;
+  for (const Mapping& mapping : ParseMaps(util::ReadProc(pid, "maps").value_or(""))) {
+    if (HasProbe(mapping.file) && !fs::equivalent(mapping.file, probe, error)) {
+      return util::Status::Error(fmt::format(
+          "{} has loaded {}: use the vramscope that belongs to it", Described(pid), mapping.file));
+    }
+  }
+  return {};
+}
+
+util::Status CheckNamespaces(pid_t pid) {
+  const std::string own = util::ReadProcLink(getpid(), "ns/mnt");
+  const std::string theirs = util::ReadProcLink(pid, "ns/mnt");
+  if (own == theirs || theirs.empty())
+    return {};
+  return util::Status::Error(fmt::format(
+      "{} is in another container: run `vramscope attach` inside it, as in `docker exec "
+      "NAME vramscope attach PID`",
+      Described(pid)));
+}
+
+// What `vramscope attach` does, from the checks to the report.
+class Attach {
+ public:
+  explicit Attach(AttachArguments arguments) : arguments_(std::move(arguments)) {}
+  int Execute();
+  // For `dump`: the memory of this instant, in the recording at `output`.
+  util::Status TakeOne(const std::string& output);
+
+ private:
+  util::Status Check();
+  util::Status Begin();
+  util::Status StartSampling();
+  util::Result<CallEnd> Call(const std::string& function, std::vector<std::string> arguments);
+  std::optional<int64_t> EndNs() const;
+  void AwaitEnd();
+  bool EndRecording();
+  void Close();
+  bool HasEnded() const { return end_ == Onlooker::Seen::kEnd; }
+
+  AttachArguments arguments_;
+  std::string probe_;
+  std::string package_;
+  int64_t duration_ns_ = 0;
+  int64_t timeout_ns_ = 0;
+  int64_t began_ns_ = 0;
+  RecordingPlace place_;
+  std::unique_ptr<Onlooker> onlooker_;
+  std::unique_ptr<Nvml> nvml_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<RingKeeper> ring_;
+  Onlooker::Seen end_ = Onlooker::Seen::kNothing;
+};
+
+util::Status Attach::Check() {
+  const pid_t pid = arguments_.pid;
+  if (const std::string why = WhyNotAttachable(pid); !why.empty())
+    return util::Status::Error(why);
+  VRAMSCOPE_RETURN_IF_ERROR(CheckNamespaces(pid));
+  if (const std::string live = RecordedInto(pid); !live.empty()) {
+    return util::Status::Error(fmt::format("{} is recorded already: `vramscope report {}` shows it",
+                                           Described(pid), ShortPath(live)));
+  }
+  if (!arguments_.duration.empty()) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(
+        duration_ns_, ParsePeriod("--for", arguments_.duration, kSecondNs / 1000, kLongestNs));
+  }
+  VRAMSCOPE_ASSIGN_OR_RETURN(
+      timeout_ns_, ParsePeriod("--timeout", arguments_.timeout, kSecondNs / 1000, kLongestNs));
+  if (!arguments_.ring.empty()) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(arguments_.recording.ring_bytes, ParseRing(arguments_.ring));
+  }
+  VRAMSCOPE_ASSIGN_OR_RETURN(probe_, FindProbe());
+  VRAMSCOPE_RETURN_IF_ERROR(CheckProbe(pid, probe_));
+  package_ = FindPackage();
+  if (package_.empty())
+    return util::Status::Error("the Python package is not installed: pip install vramscope");
+  VRAMSCOPE_RETURN_IF_ERROR(BecomeUserOf(pid));
+  VRAMSCOPE_RETURN_IF_ERROR(place_.Choose(arguments_.output));
+  if (!arguments_.report.html.empty())
+    return CheckReportOutput(arguments_.report.html, place_.output());
+  return {};
+}
+
+util::Status Attach::StartSampling() {
+  if (util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load(); nvml)
+    nvml_ = std::move(*nvml);
+  const int gpu_count = nvml_ != nullptr ? static_cast<int>(nvml_->gpus().size()) : -1;
+  if (!HasCudaDriver(gpu_count))
+    arguments_.recording.cpu = true;
+  std::vector<std::string> command = CommandLineOf(arguments_.pid);
+  if (command.empty())
+    command.push_back(util::ProcCommand(arguments_.pid));
+  const SessionRecord session{NameOfCommand(command), command, OptionsText(arguments_.recording)};
+  VRAMSCOPE_RETURN_IF_ERROR(place_.Open(session, arguments_.pid));
+  if (nvml_ != nullptr && gpu_count > 0) {
+    sampler_ = std::make_unique<Sampler>(*nvml_, place_.file(), SamplerOptions{});
+    sampler_->Start();
+  }
+  return {};
+}
+
+util::Result<CallEnd> Attach::Call(const std::string& function,
+                                   std::vector<std::string> arguments) {
+  const CallLimits limits{
+      .limit = std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(timeout_ns_)),
+      .on_wait =
+          [this] {
+            Note(fmt::format("{} executes no Python at the moment: waiting for at most {}",
+                             Described(arguments_.pid), arguments_.timeout));
+          },
+      .give_up =
+          [this] {
+            return onlooker_->Wait(std::chrono::nanoseconds(0)) == Onlooker::Seen::kSignal;
+          }};
+  return CallInPython(arguments_.pid, {package_, function, std::move(arguments)}, limits);
+}
+
+util::Status Attach::Begin() {
+  VRAMSCOPE_ASSIGN_OR_RETURN(onlooker_, Onlooker::Open(arguments_.pid));
+  VRAMSCOPE_RETURN_IF_ERROR(StartSampling());
+  RecordingOptions recording = arguments_.recording;
+  if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
+    recording.session = ids[0];
+  const util::Result<CallEnd> begun =
+      Call("begin", {probe_, place_.live_directory(), OptionsText(recording)});
+  if (!begun)
+    return begun.status();
+  began_ns_ = base::MonotonicNs();
+  switch (*begun) {
+    case CallEnd::kDone:
+      break;
+    case CallEnd::kGone:
+      return util::Status::Error(fmt::format("process {} has ended", arguments_.pid));
+    case CallEnd::kTimeOut:
+      return util::Status::Error(fmt::format(
+          "{} executed no Python for {}: it waits in a call outside of Python; try a longer "
+          "--timeout",
+          Described(arguments_.pid), arguments_.timeout));
+    case CallEnd::kGivenUp:
+      return util::Status::Error(fmt::format("{} is not recorded", Described(arguments_.pid)));
+  }
+  if (arguments_.recording.ring_bytes != 0) {
+    ring_ = std::make_unique<RingKeeper>(place_.live_directory(), arguments_.recording.ring_bytes);
+    ring_->Start();
+  }
+  return {};
+}
+
+// Until the program ends, the time is over, or somebody asks for it: a signal, or `detach`.
+void Attach::AwaitEnd() {
+  const std::string stop = place_.live_directory() + "/" + kStopFile;
+  for (;;) {
+    std::chrono::nanoseconds rest = kLook;
+    if (duration_ns_ != 0) {
+      const int64_t left_ns = began_ns_ + duration_ns_ - base::MonotonicNs();
+      if (left_ns <= 0)
+        return;
+      rest = std::min(rest, std::chrono::nanoseconds(left_ns));
+    }
+    end_ = onlooker_->Wait(rest);
+    if (end_ != Onlooker::Seen::kNothing || access(stop.c_str(), F_OK) == 0)
+      return;
+  }
+}
+
+// Whether the process records no more.
+bool Attach::EndRecording() {
+  const util::Result<CallEnd> ended = Call("end", {});
+  if (!ended && IsRunning(arguments_.pid)) {
+    Fail(ended.status().message());
+    return false;
+  }
+  if (!ended || *ended == CallEnd::kGone)
+    end_ = Onlooker::Seen::kEnd;
+  return !ended || *ended == CallEnd::kDone || *ended == CallEnd::kGone;
+}
+
+void Attach::Close() {
+  const auto ended_ns = static_cast<uint64_t>(base::MonotonicNs());
+  if (sampler_ != nullptr)
+    sampler_->Stop();
+  if (ring_ != nullptr) {
+    ring_->Stop();
+    if (const std::string note = ring_->note(); !note.empty()) {
+      constexpr std::string_view kKey = format::kRingNote;
+      place_.file().Write(
+          format::Runtime{.key = {kKey.data(), kKey.size()}, .value = {note.data(), note.size()}});
+    }
+  }
+  // Only its parent knows its status.
+  if (HasEnded()) {
+    place_.file().Write(format::ProcessExit{.time = ended_ns,
+                                            .pid = static_cast<uint64_t>(arguments_.pid),
+                                            .status = format::kStatusNotKnown});
+  }
+  place_.CloseFile();
+  for (const std::string& note : place_.notes())
+    Note(note);
+}
+
+int Attach::Execute() {
+  if (const util::Status status = Check(); !status.ok())
+    return Fail(status.message());
+  if (const util::Status status = Begin(); !status.ok()) {
+    sampler_.reset();
+    if (!place_.live_directory().empty())
+      place_.Abandon();
+    return Fail(status.message());
+  }
+  Note(fmt::format("recording {} into {}: Ctrl-C or `vramscope detach {}` ends the recording",
+                   Described(arguments_.pid), ShortPath(place_.live_directory()), arguments_.pid));
+  AwaitEnd();
+  const bool stopped = HasEnded() || EndRecording();
+  const std::string who = Described(arguments_.pid);
+  Close();
+  if (!stopped) {
+    Note(fmt::format("{} still records: `vramscope detach {}` ends the recording later", who,
+                     arguments_.pid));
+    return kExitError;
+  }
+  onlooker_.reset();
+  if (!HasEnded())
+    Note(fmt::format("{} continues", who));
+  return place_.Finish(arguments_.report, kExitError) ? kExitOk : kExitError;
+}
+
+util::Status Attach::TakeOne(const std::string& output) {
+  arguments_.output = output;
+  arguments_.report.no_report = true;
+  VRAMSCOPE_RETURN_IF_ERROR(Check());
+  if (util::Status status = Begin(); !status.ok()) {
+    sampler_.reset();
+    if (!place_.live_directory().empty())
+      place_.Abandon();
+    return status;
+  }
+  const bool stopped = EndRecording();
+  Close();
+  if (!stopped)
+    return util::Status::Error(
+        fmt::format("{} still records: `vramscope detach {}` ends the recording later",
+                    Described(arguments_.pid), arguments_.pid));
+  onlooker_.reset();
+  const std::string live = place_.live_directory();
+  VRAMSCOPE_RETURN_IF_ERROR(FinishRecording(live, output, kExitError));
+  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory directory,
+                             util::OwnedDirectory::Open(live));
+  return RemoveLiveDirectory(directory);
+}
+
+int Detach(pid_t pid) {
+  const std::string live = RecordedInto(pid);
+  if (live.empty()) {
+    return Fail(IsRunning(pid) ? fmt::format("{} is not recorded", Described(pid))
+                               : fmt::format("process {} does not exist", pid));
+  }
+  const pid_t launcher = LauncherOf(live);
+  if (launcher != 0) {
+    const std::vector<std::string> words = CommandLineOf(launcher);
+    if (words.size() < 2 || words[1] != "attach") {
+      return Fail(
+          fmt::format("{} is not recorded by `vramscope attach`: its own recording ends with "
+                      "it, or by vramscope.stop()",
+                      Described(pid)));
+    }
+    const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(live);
+    if (!directory)
+      return Fail(directory.status().message());
+    const auto stop = directory->CreateFile(kStopFile);
+    const auto deadline = std::chrono::steady_clock::now() + kDetachLimit;
+    while (IsRunning(launcher) && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(kLook);
+    return IsRunning(launcher)
+               ? Fail(fmt::format("process {} still finishes {}", launcher, ShortPath(live)))
+               : kExitOk;
+  }
+  // `vramscope attach` was killed: this process does its work.
+  const std::string package = FindPackage();
+  if (package.empty())
+    return Fail("the Python package is not installed: pip install vramscope");
+  const util::Result<CallEnd> ended = CallInPython(pid, {package, "end", {}}, {});
+  if (!ended)
+    return Fail(ended.status().message());
+  if (*ended == CallEnd::kTimeOut)
+    return Fail(fmt::format("{} executes no Python: try again", Described(pid)));
+  return FinishStopped(live, pid);
+}
+
+struct DumpArguments {
+  AttachArguments attach;
+  bool json = false;
+  std::string html;
+};
+
+// Runs this program again, with the standard output of this one.
+int RunReport(const std::vector<std::string>& words) {
+  std::vector<std::string> command = words;
+  command.insert(command.begin(), "/proc/self/exe");
+  std::vector<char*> arguments;
+  for (std::string& word : command)
+    arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    execv(arguments[0], arguments.data());
+    _exit(kExitError);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : kExitError;
+}
+
+int ReportDump(const DumpArguments& arguments, const std::string& recording) {
+  std::vector<std::string> words = {"report", recording, "--at", "end"};
+  if (arguments.json)
+    words.push_back("--json");
+  if (!arguments.html.empty())
+    words.insert(words.end(), {"--html", arguments.html});
+  return RunReport(words);
+}
+
+int Dump(DumpArguments arguments) {
+  std::error_code error;
+  const std::string place = fs::temp_directory_path(error).string();
+  if (const util::Status status = BecomeUserOf(arguments.attach.pid); !status.ok())
+    return Fail(status.message());
+  util::Result<util::OwnedDirectory> folder =
+      util::OwnedDirectory::CreateTemporary(place + "/vramscope-");
+  if (!folder)
+    return Fail(folder.status().message());
+  const std::string recording = fmt::format("{}/{}.vram", folder->path(), arguments.attach.pid);
+  const util::Status taken = Attach(arguments.attach).TakeOne(recording);
+  const int status = taken.ok() ? ReportDump(arguments, recording) : Fail(taken.message());
+  if (const auto file = FindOldRecording(recording))
+    (void)util::RemoveFile(recording, *file);
+  (void)folder->RemoveSelf();
+  return status;
+}
+
+void AddAttachOptions(CLI::App& command, AttachArguments* arguments) {
+  command.add_option("PID", arguments->pid, "The process to attach to")->required();
+  command
+      .add_option("--timeout", arguments->timeout,
+                  "Give up when the process executes no Python for so long (default: 30s)")
+      ->option_text("TIME");
+}
+
+}  // namespace
+
+void RegisterAttach(CLI::App& app, int* exit_code) {
+  CLI::App* const attach =
+      app.add_subcommand("attach", "Record a Python process that already runs");
+  auto arguments = std::make_shared<AttachArguments>();
+  AddAttachOptions(*attach, arguments.get());
+  attach
+      ->add_option("-o", arguments->output,
+                   "Write the recording to FILE (default: COMMAND-PID.vram)")
+      ->option_text("FILE");
+  attach
+      ->add_option("--for", arguments->duration,
+                   "Record for so long (default: until Ctrl-C, `vramscope detach` or its end)")
+      ->option_text("TIME");
+  attach->add_flag("--native", arguments->recording.native,
+                   "Record the C++ stack of every tensor too (default: only of driver calls)");
+  attach->add_flag("--cpu", arguments->recording.cpu,
+                   "Record CPU tensors too (default if there is no GPU)");
+  attach
+      ->add_option("--ring", arguments->ring,
+                   "Limit the recording to SIZE: it keeps live memory, the peak and recent history")
+      ->option_text("SIZE");
+  attach->add_option("--html", arguments->report.html, "Also write the report as an HTML page")
+      ->option_text("FILE");
+  attach->add_flag("--no-report", arguments->report.no_report,
+                   "Print only the name of the recording");
+  attach->footer("Example: vramscope attach 1234 --for 60s -o train.vram");
+  attach->callback([arguments, exit_code] { *exit_code = Attach(*arguments).Execute(); });
+}
+
+void RegisterDetach(CLI::App& app, int* exit_code) {
+  CLI::App* const detach =
+      app.add_subcommand("detach", "End the recording that `vramscope attach` began");
+  auto pid = std::make_shared<pid_t>(0);
+  detach->add_option("PID", *pid, "The process that is recorded")->required();
+  detach->callback([pid, exit_code] { *exit_code = Detach(*pid); });
+}
+
+void RegisterDump(CLI::App& app, int* exit_code) {
+  CLI::App* const dump =
+      app.add_subcommand("dump", "Show what holds a running process's memory now");
+  auto arguments = std::make_shared<DumpArguments>();
+  AddAttachOptions(*dump, &arguments->attach);
+  dump->add_flag("--cpu", arguments->attach.recording.cpu,
+                 "Show CPU tensors too (default if there is no GPU)");
+  dump->add_flag("--json", arguments->json, "Print JSON");
+  dump->add_option("--html", arguments->html, "Write an HTML page")->option_text("FILE");
+  dump->callback([arguments, exit_code] { *exit_code = Dump(*arguments); });
+}
+
+}  // namespace vramscope::cli
