@@ -38,24 +38,30 @@ try:
 except OSError as e:
  if e.filename!=p:raise
  t=''
-exec(compile(t,'<vramscope>','exec'),{{}})
+g={{}}
+try:exec(compile(t,'<vramscope>','exec'),g)
+except RuntimeError as e:
+ if 'thread' not in str(e):raise
+ g['answer'](str(e))
 )";
 
-// A package of its own name, whose __init__ does not run: the program's own `import vramscope` is
-// not affected, and takes its time when it comes.
+// The work is done by a thread of its own: the main thread, where the program's signal handlers run
+// and may raise, goes on at once. The interpreter waits for that thread before it ends.
+//
+// The package has a name of its own, and its __init__ does not run: the program's own `import
+// vramscope` is not affected, and takes its time when it comes.
 constexpr char kScriptText[] = R"(
-def call():
+def answer(text):
     import os
-    folder = os.fsdecode({folder})
-    def answer(text):
-        path = os.fsdecode({answer})
-        with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        os.rename(path + ".new", path)
+    path = os.fsdecode({answer})
+    with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+def call():
     try:
-        import importlib, sys
-        if sys.version_info < (3, 9):
-            return answer("its Python is older than 3.9")
+        import importlib, os, sys
+        folder = os.fsdecode({folder})
         name = "_vramscope_attached"
         package = sys.modules.get(name)
         if package is None or package.__path__ != [folder]:
@@ -68,20 +74,14 @@ def call():
         finally:
             sys.dont_write_bytecode = writes
         answer("")
-    except Exception as error:
-        # One of a signal handler of the program's is the program's.
-        last = error.__traceback__
-        while last.tb_next is not None:
-            last = last.tb_next
-        file = last.tb_frame.f_code.co_filename
-        library = os.path.dirname(os.__file__) + os.sep
-        is_ours = file.startswith(("<vramscope", "<frozen", folder + os.sep)) or (
-            file.startswith(library) and "-packages" + os.sep not in file
-        )
-        if not is_ours:
-            raise
+    except BaseException as error:
         answer(str(error) or type(error).__name__)
-call()
+
+import sys, threading
+if sys.version_info < (3, 9):
+    answer("its Python is older than 3.9")
+else:
+    threading.Thread(target=call, name="vramscope").start()
 )";
 
 util::Status WriteScript(const util::OwnedDirectory& folder, const PackageCall& call) {

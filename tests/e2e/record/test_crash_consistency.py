@@ -13,6 +13,8 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -256,3 +258,37 @@ def test_runs_at_once_with_one_name(tmp_path):
         for name in files:
             found = facts(name, place)
             assert found is not None and found.processes == 2, ended
+
+
+# Its result depends on every step. It goes on until its input ends, and then checks itself.
+COUNT = """
+import hashlib, select, sys
+def steps(going):
+    digest, i = hashlib.sha256(), 0
+    while going(i):
+        i += 1
+        digest.update(repr((i, i / 7, {i: str(i)})).encode())
+    return i, digest.hexdigest()
+print("ready", flush=True)
+count, digest = steps(lambda i: i % 1000 != 0 or not select.select([sys.stdin], [], [], 0)[0])
+print("right" if steps(lambda i: i < count)[1] == digest else "wrong", count)
+"""
+
+
+def test_an_attach_that_is_killed(tmp_path):
+    """The process continues with the right result, and can be attached to again."""
+    with subprocess.Popen(
+        [sys.executable, "-c", COUNT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        attach = ["attach", str(process.pid), "--for", "1ms", "-o", "x.vram", "--no-report"]
+        calls = killed_at(0, *attach, cwd=tmp_path)
+        assert calls > 150
+        for number in points(calls, 20):
+            killed_at(number, *attach, cwd=tmp_path)
+            assert process.poll() is None, number
+            time.sleep(0.1)  # the process may do what it was asked for
+            vramscope("detach", str(process.pid), cwd=tmp_path)
+        assert killed_at(0, *attach, cwd=tmp_path) > 150
+        output, errors = process.communicate("", timeout=120)
+    assert process.returncode == 0 and errors == "" and output.startswith("right"), output

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Preloaded into the program vramscope: counts its calls that change the file system, and kills the
-// process at the one whose number is asked for, before the call is made. The file that
+// Preloaded into the program vramscope: counts its calls that change the file system or another
+// process, and kills the process at the one whose number is asked for, before the call is made. The file that
 // VRAMSCOPE_KILL_STATE names has two 64-bit words, which all processes of one command share: calls
 // so far, and the number (0: none).
 #define _GNU_SOURCE
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -102,3 +103,14 @@ WRAP(int, renameat2, Point(),
      (int from, const char* old, int to, const char* new, unsigned flags),
      (from, old, to, new, flags))
 WRAP(int, unlinkat, Point(), (int directory, const char* path, int flags), (directory, path, flags))
+
+long ptrace(enum __ptrace_request request, ...) {
+  va_list rest;
+  va_start(rest, request);
+  const pid_t pid = va_arg(rest, pid_t);
+  void* const address = va_arg(rest, void*);
+  void* const data = va_arg(rest, void*);
+  va_end(rest);
+  Point();
+  return syscall(SYS_ptrace, request, pid, address, data);
+}

@@ -201,16 +201,17 @@ def survey():
     if collector is None:
         return
     base = getattr(modules.get("torch.optim.optimizer"), "Optimizer", None)
-    found = collected(collector.get_objects, None)
-    optimizers = collected(collector.get_objects, base) if base is not None else []
+    objects = collected(collector.get_objects, base)
+    found = [value for value in objects if is_module(value)]
     inner = {id(child) for module in found for child in children(module)}
     surveys(1)
     try:
         for module in found:
             if id(module) not in inner and not is_known(module) and not is_of_compiler(module):
                 walk_root(module)
-        for optimizer in optimizers:
-            name_optimizer(optimizer)
+        for optimizer in objects:
+            if not is_module(optimizer):
+                name_optimizer(optimizer)
     finally:
         surveys(0)
 

@@ -234,7 +234,7 @@ Object IsModuleObject(Object, Object object) {
   return g_api.Truth(g_python_modules.type != nullptr && IsModule(static_cast<char*>(object)));
 }
 
-// collected(gc.get_objects, a class or None): of all objects those of that class, or the modules. A
+// collected(gc.get_objects, a class or None): of all objects the modules, and those of that class. A
 // process has millions of objects. The list exists only in this function, where no other thread
 // runs. While it exists each object has one more reference, and a tuple that a thread is making
 // (PySequence_Tuple) must have only one when it gets its size.
@@ -250,9 +250,9 @@ Object Collected(Object, Object const* values, ptrdiff_t count) {
   bool ok = size >= 0;
   for (ptrdiff_t i = 0; i < size && ok; ++i) {
     Object const object = g_api.PyList_GetItem(objects.get(), i);
-    const bool is_wanted = wanted == g_api.none
-                               ? IsModule(static_cast<char*>(object))
-                               : g_api.PyType_IsSubtype(PythonApi::TypeOf(object), wanted) != 0;
+    const bool is_wanted =
+        IsModule(static_cast<char*>(object)) ||
+        (wanted != g_api.none && g_api.PyType_IsSubtype(PythonApi::TypeOf(object), wanted) != 0);
     ok = !is_wanted || g_api.PyList_Append(found, object) == 0;
   }
   if (ok)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vramscope attach`, `detach` and `dump`: processes that already run."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from places import VRAMSCOPE
+
+pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+
+# Its result depends on every step.
+COUNT = """
+import hashlib, select, sys
+digest = hashlib.sha256()
+def work():
+    for i in range(int(sys.argv[1])):
+        digest.update(repr((i, i / 7, {i: str(i)})).encode())
+print("ready", flush=True)
+work()
+while not select.select([sys.stdin], [], [], 0.01)[0]: pass
+work()
+print(digest.hexdigest(), flush=True)
+"""
+
+# Trains twice from the same start; the second time nobody looks on.
+TRAIN = """
+import hashlib, select, sys
+import torch
+torch.set_num_threads(1)
+def train(steps, going):
+    torch.manual_seed(0)
+    global model, optimizer
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.BatchNorm1d(128), torch.nn.Linear(128, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+    data, wanted = torch.randn(64, 64), torch.randint(0, 8, (64,))
+    digest, count = hashlib.sha256(), 0
+    while count < steps or going():
+        count += 1
+        loss = torch.nn.functional.cross_entropy(model(data), wanted)
+        loss.backward()
+        optimizer.step()
+        digest.update(repr(loss.item()).encode())
+        optimizer.zero_grad(set_to_none=False)
+        if count == 3: print("ready", flush=True)
+    return count, digest.hexdigest()
+count, digest = train(3, lambda: not select.select([sys.stdin], [], [], 0)[0])
+size = lambda tensors: sum(t.untyped_storage().nbytes() for t in tensors)
+parameters = list(model.parameters())
+state = [t for s in optimizer.state.values() for t in s.values() if torch.is_tensor(t)]
+print(size(parameters), size([p.grad for p in parameters]), size(state), size(model.buffers()), flush=True)
+sys.stdout = sys.stderr
+print("same" if train(count, lambda: False) == (count, digest) else "different")
+"""
+
+
+@contextlib.contextmanager
+def running(code: str, *arguments: str) -> Iterator[subprocess.Popen]:
+    """A Python program that has printed "ready"."""
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def vramscope(*words: object, **options: object) -> subprocess.CompletedProcess:
+    command = [str(VRAMSCOPE), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload]
+
+
+def recorded(path: Path, *arguments: str) -> dict:
+    done = vramscope("report", path, "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def result_of(code: str, *arguments: str) -> str:
+    with running(code, *arguments) as process:
+        return process.communicate("", timeout=120)[0]
+
+
+def test_a_training_that_runs_already(tmp_path):
+    """What it held before has its names; `dump` shows the same and leaves nothing; the losses are the same."""
+    pytest.importorskip("torch")
+    trace, temporary = tmp_path / "train.vram", tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with running(TRAIN) as process:
+        dumped = vramscope("dump", process.pid, "--json", env=environment, cwd=tmp_path)
+        files = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
+        attached = vramscope("attach", process.pid, "--for", "500ms", "-o", trace, env=environment)
+        output, errors = process.communicate("", timeout=120)
+    assert dumped.returncode == 0, dumped.stderr
+    assert attached.returncode == 0, attached.stderr
+    assert f"process {process.pid} (" in attached.stderr and "continues" in attached.stderr
+    assert process.returncode == 0 and errors == "ready\nsame\n"
+    assert not [name for name in files if ".vrl" in name]
+    assert list(temporary.iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "train.vram"]
+
+    exact = dict(zip(("parameter", "gradient", "optimizer state", "buffer"), map(int, output.split())))
+    report = recorded(trace, "--at", "0.3s", "--by", "category")
+    for found in (json.loads(dumped.stdout), report):
+        for category, size in exact.items():
+            assert sum(row["bytes"] for row in found["rows"] if category in row["path"]) == size, category
+        assert all(invariant["holds"] for invariant in found["invariants"])
+    during = recorded(trace, "--at", "peak", "--by", "line")
+    assert any("in train" in row["path"][-1] for row in during["rows"]), "what it allocates meanwhile has lines"
+
+
+@pytest.mark.parametrize("how", ["detach", "interrupt", "end"])
+def test_a_recording_ends(tmp_path, how):
+    trace = tmp_path / "x.vram"
+    with running(COUNT, "200000") as process:
+        command = [str(VRAMSCOPE), "attach", str(process.pid), "-o", str(trace), "--no-report"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as attach:
+            assert attach.stderr is not None and "recording process" in attach.stderr.readline()
+            again = vramscope("attach", process.pid, "-o", tmp_path / "y.vram")
+            assert again.returncode == 2 and "is recorded already" in again.stderr
+            if how == "detach":
+                assert vramscope("detach", process.pid).returncode == 0
+            elif how == "interrupt":
+                attach.send_signal(signal.SIGINT)
+            else:
+                process.communicate("", timeout=60)
+            said = attach.communicate(timeout=60)[1]
+        assert attach.returncode == 0 and trace.exists(), said
+        assert ("continues" in said) == (how != "end")
+        output = "" if how == "end" else process.communicate("", timeout=60)[0]
+    assert how == "end" or output == result_of(COUNT, "200000")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
+
+
+def test_many_attaches_leave_no_trace_in_the_process(tmp_path):
+    with running(COUNT, "1000") as process:
+        def state() -> tuple[int, int, int]:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            resident = int(status.split("VmRSS:")[1].split()[0])
+            return resident, len(os.listdir(f"/proc/{process.pid}/fd")), len(os.listdir(f"/proc/{process.pid}/task"))
+
+        states = []
+        for _ in range(12):
+            with subprocess.Popen(
+                [str(VRAMSCOPE), "attach", str(process.pid), "--for", "1ms", "-o", str(tmp_path / "x.vram"), "--no-report"],
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as attach:
+                said = attach.communicate(timeout=60)[1]
+            assert attach.returncode == 0, said
+            states.append(state())
+        output = process.communicate("", timeout=60)[0]
+    assert output == result_of(COUNT, "1000")
+    assert {(files, threads) for _, files, threads in states} == {states[0][1:]}
+    assert states[-1][0] - states[3][0] <= 256, "KiB of resident memory"
+
+
+REFUSED = {
+    "no process": ("999999999", "process 999999999 does not exist"),
+    "not a number": ("x", "PID"),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_a_wrong_number_is_refused(tmp_path, case):
+    word, text = REFUSED[case]
+    done = vramscope("attach", word, cwd=tmp_path)
+    assert done.returncode == 2 and text in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_processes_that_cannot_be_attached_to_are_refused(tmp_path):
+    def refused(pid: int) -> str:
+        done = vramscope("attach", pid, "--timeout", "300ms", cwd=tmp_path)
+        assert done.returncode == 2 and list(tmp_path.iterdir()) == []
+        return done.stderr
+
+    with subprocess.Popen(["sleep", "60"]) as other:
+        assert f"process {other.pid} (sleep) runs no Python" in refused(other.pid)
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        assert "has ended" in refused(other.pid)
+    with running(COUNT, "10") as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert f"is stopped: continue it with `kill -CONT {process.pid}`" in refused(process.pid)
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate("", timeout=60)[0] == result_of(COUNT, "10")
+
+
+def test_a_process_that_executes_no_python_is_waited_for(tmp_path):
+    code = "import time, sys\nprint('ready', flush=True)\ntime.sleep(3.5)\nprint('done', flush=True)\n"
+    with running(code) as process:
+        began = time.monotonic()
+        done = vramscope("attach", process.pid, "--timeout", "1500ms", "-o", tmp_path / "x.vram", cwd=tmp_path)
+        assert time.monotonic() - began < 3
+        assert done.returncode == 2 and "executes no Python at the moment" in done.stderr
+        assert "it waits in a call outside of Python" in done.stderr and list(tmp_path.iterdir()) == []
+        assert process.communicate(timeout=60) == ("done\n", "")
+        assert process.returncode == 0
