@@ -6,12 +6,18 @@ The program has not imported vramscope: this module and those it imports are loa
 
 from __future__ import annotations
 
+import sys
+
 from . import _before, _probe
 
 
 def begin(library: str, directory: str, options: str) -> None:
     """Records this process into `directory`, a live directory, from now on."""
     probe = _probe.load(library)
+    # Where the program uses the package, its marks, scopes and tags count from now on.
+    own = sys.modules.get("vramscope._probe")
+    if own is not None:
+        own.load(library)
     probe.attach(directory, options)
     _before.note(probe)
     probe.look_at_python()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import attaching
 import balance
 import causes
 import laboratory
@@ -127,6 +128,7 @@ def all_cases():
         "balance": dict(balance.all_cases()),
         "overflow": dict(overflow.all_cases()),
         "sleep": dict(sleeping.all_cases()),
+        "attach": dict(attaching.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
@@ -150,6 +152,8 @@ def print_tables(results):
         yielding.print_table(results["yield"])
     if "sleep" in results:
         sleeping.print_table(results["sleep"])
+    if "attach" in results:
+        attaching.print_table(results["attach"])
     if "balance" in results:
         balance.print_table(results["balance"])
     if "overflow" in results:

@@ -20,6 +20,8 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
   * overflow   five trainings on a GPU with 60 % of what each needs: bit-identical, their peak to 1 %
   * sleep      engines that sleep (a pluggable allocator that works as vLLM's, torch_memory_saver): residual 0,
                `parameter` and `unbacked` to the byte asleep, awake, half awake and killed
+  * attach     trainings that `vramscope attach` finds under way: exact sums at the first instant, the same
+               losses, 100 times in a row; `dump` of 1 B parameters
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
                compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
                is that of `make vgg19`, built first where it is not there
@@ -42,7 +44,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "vgg19")
+GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "attach", "vgg19")
 
 
 class Bench:

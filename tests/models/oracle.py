@@ -44,6 +44,7 @@ import json
 import os
 import pathlib
 import sys
+import threading
 import time
 import weakref
 
@@ -252,6 +253,7 @@ class Run:
         parser.add_argument("--digest", action="store_true", help="print a hash of losses and weights")
         parser.add_argument("--oracle", type=pathlib.Path, help="write down what is true, there")
         parser.add_argument("--mode", choices=MODES, default="sums")
+        parser.add_argument("--attach-at", type=int, metavar="STEP", help="wait there until somebody records this")
         self.args = parser.parse_args()
         self.device = torch.device(self.args.device)
         self.full = self.args.size == "full"
@@ -298,10 +300,20 @@ class Run:
         """An instant with a name; `live` are the outputs that the program still holds."""
         rank = os.environ.get("RANK")
         name = f"{instant} {self._step}" + ("" if rank is None else f" of rank {rank}")
+        if self.args.attach_at is not None:
+            if self._step < self.args.attach_at:
+                return
+            self._await_recording()
         if vramscope is not None:
             vramscope.mark(name)
         if self._writes:
             self._instants.append(self._note(name, live))
+
+    def _await_recording(self):
+        self.args.attach_at = None
+        print("ready", flush=True)
+        while not vramscope.is_recording() or any(thread.name == "vramscope" for thread in threading.enumerate()):
+            time.sleep(0.005)
 
     def loss(self, value):
         # A number: a kept tensor would be memory that no ordinary program holds.

@@ -234,8 +234,31 @@ Object IsModuleObject(Object, Object object) {
   return g_api.Truth(g_python_modules.type != nullptr && IsModule(static_cast<char*>(object)));
 }
 
-// collected(gc.get_objects, a class or None): of all objects the modules, and those of that class. A
-// process has millions of objects. The list exists only in this function, where no other thread
+// Whether objects are of a class. Most objects are of a few types.
+class ClassCheck {
+ public:
+  explicit ClassCheck(Object wanted) : wanted_(wanted) {}
+  bool operator()(Object object) {
+    Object const type = PythonApi::TypeOf(object);
+    const auto address = reinterpret_cast<uintptr_t>(type);
+    Answer& answer = answers_[(address >> 4 ^ address >> 14) % kAnswers];
+    if (answer.type != type)
+      answer = {type, wanted_ != g_api.none && g_api.PyType_IsSubtype(type, wanted_) != 0};
+    return answer.is_wanted;
+  }
+
+ private:
+  struct Answer {
+    Object type = nullptr;
+    bool is_wanted = false;
+  };
+  static constexpr size_t kAnswers = 256;
+  Object wanted_;
+  Answer answers_[kAnswers];
+};
+
+// collected(gc.get_objects, a class or None): of all objects the modules, and those of that class.
+// A process has millions of objects. The list exists only in this function, where no other thread
 // runs. While it exists each object has one more reference, and a tuple that a thread is making
 // (PySequence_Tuple) must have only one when it gets its size.
 Object Collected(Object, Object const* values, ptrdiff_t count) {
@@ -248,11 +271,10 @@ Object Collected(Object, Object const* values, ptrdiff_t count) {
   const Owned objects(g_api.PyObject_CallFunctionObjArgs(get_objects, nullptr));
   const ptrdiff_t size = objects ? g_api.PyList_Size(objects.get()) : -1;
   bool ok = size >= 0;
+  ClassCheck is_of_class(wanted);
   for (ptrdiff_t i = 0; i < size && ok; ++i) {
     Object const object = g_api.PyList_GetItem(objects.get(), i);
-    const bool is_wanted =
-        IsModule(static_cast<char*>(object)) ||
-        (wanted != g_api.none && g_api.PyType_IsSubtype(PythonApi::TypeOf(object), wanted) != 0);
+    const bool is_wanted = IsModule(static_cast<char*>(object)) || is_of_class(object);
     ok = !is_wanted || g_api.PyList_Append(found, object) == 0;
   }
   if (ok)
