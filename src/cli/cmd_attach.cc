@@ -338,8 +338,7 @@ util::Status Attach::TakeOne(const std::string& output) {
   onlooker_.reset();
   const std::string live = place_.live_directory();
   VRAMSCOPE_RETURN_IF_ERROR(FinishRecording(live, output, kExitError));
-  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory directory,
-                             util::OwnedDirectory::Open(live));
+  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory directory, util::OwnedDirectory::Open(live));
   return RemoveLiveDirectory(directory);
 }
 
@@ -416,12 +415,9 @@ int ReportDump(const DumpArguments& arguments, const std::string& recording) {
 }
 
 int Dump(DumpArguments arguments) {
-  std::error_code error;
-  const std::string place = fs::temp_directory_path(error).string();
   if (const util::Status status = BecomeUserOf(arguments.attach.pid); !status.ok())
     return Fail(status.message());
-  util::Result<util::OwnedDirectory> folder =
-      util::OwnedDirectory::CreateTemporary(place + "/vramscope-");
+  util::Result<util::OwnedDirectory> folder = MakePrivateFolder();
   if (!folder)
     return Fail(folder.status().message());
   const std::string recording = fmt::format("{}/{}.vram", folder->path(), arguments.attach.pid);

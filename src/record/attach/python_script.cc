@@ -159,12 +159,15 @@ std::string PythonBytes(const std::string& text) {
   return literal + "'";
 }
 
-util::Result<CallEnd> CallInPython(pid_t pid, const PackageCall& call, const CallLimits& limits) {
-  VRAMSCOPE_ASSIGN_OR_RETURN(const PythonCalls python, FindPython(pid));
+util::Result<util::OwnedDirectory> MakePrivateFolder() {
   std::error_code error;
   const std::string place = std::filesystem::temp_directory_path(error).string();
-  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory folder,
-                             util::OwnedDirectory::CreateTemporary(place + "/vramscope-"));
+  return util::OwnedDirectory::CreateTemporary(place + "/vramscope-");
+}
+
+util::Result<CallEnd> CallInPython(pid_t pid, const PackageCall& call, const CallLimits& limits) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const PythonCalls python, FindPython(pid));
+  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory folder, MakePrivateFolder());
   util::Status status = WriteScript(folder, call);
   if (status.ok()) {
     status =

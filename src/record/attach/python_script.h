@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "util/owned_file.h"
 #include "util/status.h"
 
 // Calls a function of the Python package in another process, and waits for its answer.
@@ -35,6 +36,9 @@ struct CallLimits {
 // An error if the process cannot be made to call it, or the text of the exception that the function
 // raised.
 util::Result<CallEnd> CallInPython(pid_t pid, const PackageCall& call, const CallLimits& limits);
+
+// A new directory of this user alone, in the place for temporary files.
+util::Result<util::OwnedDirectory> MakePrivateFolder();
 
 // `text` as a Python expression of type bytes. A seam for tests.
 std::string PythonBytes(const std::string& text);
