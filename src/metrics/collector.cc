@@ -97,7 +97,8 @@ class RecordingSamples {
     labels.emplace_back("pid", PidText(account.process));
     out_.Add(Metric::kProcessPeak, labels, account.peak_bytes);
     out_.Add(Metric::kReserved, labels, account.reserved_bytes);
-    out_.Add(Metric::kFailures, labels, account.failures);
+    if (account.failures)
+      out_.Add(Metric::kFailures, labels, *account.failures);
     if (account.allocations) {
       out_.Add(Metric::kAllocations, labels, *account.allocations);
       out_.Add(Metric::kAllocatedBytes, labels, *account.allocated_bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/metrics_loop.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -24,6 +26,7 @@ namespace vramscope::cli {
 namespace {
 
 constexpr int kPausePerReading = 9;
+constexpr int kNiceness = 10;
 
 // A descriptor that can be read once somebody asks this process to end.
 util::UniqueFd OpenStopSignals() {
@@ -56,18 +59,28 @@ class Readings {
  private:
   void Read() {
     using Clock = std::chrono::steady_clock;
+    // The programs need the processor more. It is the niceness of this thread and of those it
+    // starts.
+    [[maybe_unused]] const int niceness = nice(kNiceness);
     std::chrono::nanoseconds pause{0};
     do {
       const Clock::time_point began = Clock::now();
-      std::string text = collector_.Collect();
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        text_ = std::move(text);
-      }
-      (void)eventfd_write(news_.get(), 1);
+      Publish();
       const std::chrono::nanoseconds took = Clock::now() - began;
       pause = std::max(period_ - took, kPausePerReading * took);
     } while (worker_.Rest(pause));
+  }
+
+  // The last text stays where memory runs out.
+  void Publish() {
+    try {
+      std::string text = collector_.Collect();
+      const std::lock_guard<std::mutex> lock(mutex_);
+      text_ = std::move(text);
+    } catch (const std::exception& error) {
+      return Note(fmt::format("no new metrics: {}", error.what()));
+    }
+    (void)eventfd_write(news_.get(), 1);
   }
 
   Collector& collector_;

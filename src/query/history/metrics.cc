@@ -225,8 +225,10 @@ class MetricsMaker {
     }
     out.peak_bytes = highest.Of(account, kAll);
     out.reserved_bytes = reserved_[account];
-    out.failures = failures_[account];
-    if (!tables_.session.HasPast()) {
+    const bool is_sampled = tables::IsSampled(recording_);
+    if (!is_sampled)
+      out.failures = failures_[account];
+    if (!is_sampled && !tables_.session.HasPast()) {
       out.allocations = count.allocations;
       out.allocated_bytes = count.bytes;
     }

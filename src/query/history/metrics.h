@@ -28,8 +28,9 @@ struct AccountMetrics {
   std::vector<CategoryMetrics> categories;  // those that ever had bytes
   uint64_t peak_bytes = 0;
   uint64_t reserved_bytes = 0;
-  uint64_t failures = 0;
-  // None in a ring, which forgets old allocations: a counter must not decrease.
+  // None in a recording of samples.
+  std::optional<uint64_t> failures;
+  // Nor in a ring, which forgets old allocations: a counter must not decrease.
   std::optional<uint64_t> allocations;
   std::optional<uint64_t> allocated_bytes;
 };

@@ -46,12 +46,18 @@ def machine(tmp_path_factory) -> Dict[str, str]:
 
 @contextlib.contextmanager
 def recorded(
-    machine: Dict[str, str], file: Path, program: str, *options: str, words: Sequence[str] = (), **more: str
+    machine: Dict[str, str],
+    file: Path,
+    program: str,
+    *options: str,
+    command: str = "run",
+    words: Sequence[str] = (),
+    **more: str,
 ) -> Iterator[None]:
     """A recorded program that has printed "ready"; its recording is finished at the end."""
-    command = [VRAMSCOPE, "run", "--no-report", *options, "-o", file, "--", sys.executable, PROGRAMS / program, *words]
+    line = [VRAMSCOPE, command, "--no-report", *options, "-o", file, "--", sys.executable, PROGRAMS / program, *words]
     with subprocess.Popen(
-        [str(word) for word in command], env={**machine, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [str(word) for word in line], env={**machine, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout and process.stdout.readline() == "ready\n"
         try:
@@ -116,6 +122,12 @@ def live_rows(machine: Dict[str, str], live: Path) -> Dict[tuple, float]:
     return {tuple(row["path"]): row["bytes"] for row in report["rows"] if row["pid"] is not None}
 
 
+def sampled(machine: Dict[str, str], live: Path) -> Samples:
+    """The metrics of a recording, once there is a reading of its process."""
+    samples = parse(vramscope(machine, "metrics", "--once", live).stdout)
+    return samples if max(samples["vramscope_memory_bytes"].values(), default=0) > 64 * MIB else {}
+
+
 def agreed(machine: Dict[str, str], live: Path, url: str) -> Dict[tuple, float]:
     """The report's rows by process and category, once they, the metrics and NVML's list agree."""
     rows = live_rows(machine, live)
@@ -157,8 +169,10 @@ def query(server: str, expression: str) -> List[Dict[str, Any]]:
         with urllib.request.urlopen(url, timeout=20) as answer:
             return json.load(answer)["data"]["result"]
     except urllib.error.HTTPError as error:
+        if error.code == 503:  # it is starting
+            return []
         raise AssertionError((expression, error.read().decode())) from error
-    except urllib.error.URLError:
+    except OSError:
         return []  # it does not listen yet
 
 
@@ -290,6 +304,16 @@ def test_a_damaged_recording_does_not_hide_the_others(machine, tmp_path):
             assert done.stderr.count("\n") == 1 and str(bad) in done.stderr
         gone = vramscope(machine, "metrics", "--once", bad)
         assert gone.stderr == f"vramscope: {bad}: nothing records into it: no metrics of it\n"
+
+
+def test_a_sampled_program_has_only_what_nvml_knows(machine, tmp_path):
+    with recorded(machine, tmp_path / "s.vram", "gpu_holder.py", command="sample"):
+        live = tmp_path / "s.vram.d"
+        samples = until(lambda: sampled(machine, live))
+    assert len(samples["vramscope_process_info"]) == 1
+    (bytes_held,) = samples["vramscope_memory_bytes"].values()
+    assert bytes_held > 64 * MIB  # its context, too
+    assert not [name for name in samples if name.endswith("_total") or name == "vramscope_residual_bytes"]
 
 
 def test_a_process_that_has_ended_leaves_no_series(machine, tmp_path):
