@@ -237,6 +237,7 @@ def _begin(target: pathlib.Path, options: str, overwrite: bool) -> _session.Sess
         probe.attach(os.fspath(session.live), options)
         _before.note(probe)
         probe.look_at_python()
+        session.sample()
     except BaseException:
         session.drop()
         raise

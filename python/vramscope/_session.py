@@ -9,12 +9,12 @@ import select
 import subprocess
 import sys
 import warnings
-from typing import Dict
+from typing import Dict, Optional
 
 from . import _files, _paths, _probe
 
-# Wait at most this long for the first NVML samples. The recording also begins without them.
-_FIRST_SAMPLES_SECONDS = 3.0
+# Wait at most this long for the process that samples. The recording also begins without it.
+_SAMPLER_SECONDS = 3.0
 
 
 class Session:
@@ -26,6 +26,8 @@ class Session:
         _files.refuse_existing(self.target, overwrite)
         self.live = self.target.with_name(self.target.name + ".d")
         self._pid = os.getpid()
+        self._gate = -1
+        self._starter: Optional[subprocess.Popen[bytes]] = None
         try:
             self._made = _files.make_directory(self.live)
         except FileExistsError as error:
@@ -80,29 +82,58 @@ class Session:
 
     def abandon(self) -> None:
         """Removes a session that recorded nothing."""
+        self._close_gate()
+        self._close_output()
         _files.remove_directory(self.live, self._made)
 
     def _accompany(self, options: str) -> None:
         """Starts a process that samples NVML until the recording or this process ends. It is not a child of this one."""
-        with subprocess.Popen(
-            [
-                os.fspath(_paths.program()),
-                "sidecar",
-                f"--pid={os.getpid()}",
-                *([f"--options={options}"] if options else []),
-                os.fspath(self.live),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=without_probe(),
-            start_new_session=True,
-        ) as starter:
-            assert starter.stdout is not None
-            poll = select.poll()
-            poll.register(starter.stdout)
-            # The sampler closes its output after the first samples, or if there are none.
-            poll.poll(_FIRST_SAMPLES_SECONDS * 1000)
+        gate, self._gate = os.pipe()
+        try:
+            self._starter = subprocess.Popen(
+                [
+                    os.fspath(_paths.program()),
+                    "sidecar",
+                    f"--pid={os.getpid()}",
+                    *([f"--options={options}"] if options else []),
+                    os.fspath(self.live),
+                ],
+                stdin=gate,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=without_probe(),
+                start_new_session=True,
+            )
+        finally:
+            os.close(gate)
+        self._starter.wait()
+        # It writes a byte when the directory is complete.
+        self._await_sampler()
+
+    def sample(self) -> None:
+        """Begins to sample. Called when this process records: its memory would otherwise be another process's."""
+        self._close_gate()
+        # The sampler closes its output after the first samples, or if there are none.
+        self._await_sampler()
+        self._close_output()
+
+    def _await_sampler(self) -> None:
+        stream = self._starter.stdout if self._starter is not None else None
+        if stream is None or stream.closed:
+            return
+        poll = select.poll()
+        poll.register(stream, select.POLLIN)
+        if poll.poll(_SAMPLER_SECONDS * 1000):
+            os.read(stream.fileno(), 1)
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    def _close_output(self) -> None:
+        if self._starter is not None and self._starter.stdout is not None:
+            self._starter.stdout.close()
 
 
 def warn(message: str, stacklevel: int) -> None:

@@ -124,7 +124,8 @@ class Attach {
  private:
   util::Status Check();
   util::Status Begin();
-  util::Status StartSampling();
+  util::Status OpenPlace();
+  void StartWatches();
   util::Result<CallEnd> Call(const std::string& function, std::vector<std::string> arguments);
   std::optional<int64_t> EndNs() const;
   void AwaitEnd();
@@ -176,7 +177,7 @@ util::Status Attach::Check() {
   return {};
 }
 
-util::Status Attach::StartSampling() {
+util::Status Attach::OpenPlace() {
   if (util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load(); nvml)
     nvml_ = std::move(*nvml);
   const int gpu_count = nvml_ != nullptr ? static_cast<int>(nvml_->gpus().size()) : -1;
@@ -186,12 +187,19 @@ util::Status Attach::StartSampling() {
   if (command.empty())
     command.push_back(util::ProcCommand(arguments_.pid));
   const SessionRecord session{NameOfCommand(command), command, OptionsText(arguments_.recording)};
-  VRAMSCOPE_RETURN_IF_ERROR(place_.Open(session, arguments_.pid));
-  if (nvml_ != nullptr && gpu_count > 0) {
+  return place_.Open(session, arguments_.pid);
+}
+
+void Attach::StartWatches() {
+  // Not before the process records: until then its memory would be that of another one.
+  if (nvml_ != nullptr && !nvml_->gpus().empty()) {
     sampler_ = std::make_unique<Sampler>(*nvml_, place_.file(), SamplerOptions{});
     sampler_->Start();
   }
-  return {};
+  if (arguments_.recording.ring_bytes != 0) {
+    ring_ = std::make_unique<RingKeeper>(place_.live_directory(), arguments_.recording.ring_bytes);
+    ring_->Start();
+  }
 }
 
 util::Result<CallEnd> Attach::Call(const std::string& function,
@@ -212,7 +220,7 @@ util::Result<CallEnd> Attach::Call(const std::string& function,
 
 util::Status Attach::Begin() {
   VRAMSCOPE_ASSIGN_OR_RETURN(onlooker_, Onlooker::Open(arguments_.pid));
-  VRAMSCOPE_RETURN_IF_ERROR(StartSampling());
+  VRAMSCOPE_RETURN_IF_ERROR(OpenPlace());
   RecordingOptions recording = arguments_.recording;
   if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
     recording.session = ids[0];
@@ -234,10 +242,7 @@ util::Status Attach::Begin() {
     case CallEnd::kGivenUp:
       return util::Status::Error(fmt::format("{} is not recorded", Described(arguments_.pid)));
   }
-  if (arguments_.recording.ring_bytes != 0) {
-    ring_ = std::make_unique<RingKeeper>(place_.live_directory(), arguments_.recording.ring_bytes);
-    ring_->Start();
-  }
+  StartWatches();
   return {};
 }
 

@@ -28,6 +28,7 @@
 #include "record/sample/sampler.h"
 #include "tables/reader.h"
 #include "trace/live/live_trace.h"
+#include "util/file.h"
 #include "util/owned_file.h"
 
 // The commands that vramscope itself starts; --help does not show them.
@@ -118,7 +119,15 @@ void Wait(int process, const std::string& directory) {
   }
 }
 
-// The starting process waits for the end of the output: the first samples are then written.
+// The starting process begins to record when there is output, and ends our input when it does.
+// Samples from before would count its memory as another process's.
+void AwaitRecording() {
+  constexpr char kReady = '\n';
+  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, &kReady, 1);
+  (void)util::ReadToEnd(STDIN_FILENO, 1);
+}
+
+// It waits for the end of the output: the first samples are then written.
 void SayReady() {
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   dup2(nothing, STDOUT_FILENO);
@@ -148,6 +157,7 @@ int Accompany(const SidecarOptions& options) {
   if (!file)
     return kExitError;
   (void)WriteManifest(*live);
+  AwaitRecording();
   Sampler sampler(**nvml, **file, {});
   sampler.Start();
   SayReady();

@@ -183,7 +183,7 @@ def dump_case(bench):
     total = sum(row["bytes"] for row in rows)
     named = {word: sum(row["bytes"] for row in rows if word in row["path"]) for word in ("parameter", "gradient", "optimizer state", "before recording", "unknown")}
     problems = [] if statistics.median(times) <= 1 else [f"dump takes {statistics.median(times):.2f} s"]
-    return {"seconds": times, "bytes": total, "named": named, "categories": report["categories"], "problems": problems}
+    return {"dump_seconds": times, "bytes": total, "named": named, "categories": report["categories"], "problems": problems}
 
 
 def all_cases():
@@ -202,6 +202,6 @@ def print_table(results):
         elif "cycles" in result:
             print(f"attach {result['cycles']} times: the main thread stands {result['gap_median_ms']:.1f} ms (median), "
                   f"{result['gap_worst_ms']:.1f} at most; {result['gap_worst_alone_ms']:.1f} alone")
-        elif "seconds" in result:
+        elif "dump_seconds" in result:
             print(f"{name}: {statistics.median(result['seconds']):.2f} s, {result['bytes'] / MIB:.0f} MiB, "
                   + ", ".join(f"{word} {size / MIB:.0f}" for word, size in result["named"].items()))

@@ -342,6 +342,7 @@ def test_memory_of_a_gpu_from_before_is_rows(tmp_path, environment):
     assert found["PyTorch / before recording"] == 34 * MIB
     assert found["PyTorch / fragmentation"] == 14 * MIB
     assert found["before recording"] >= 500 * MIB, "the context"
+    assert not [path for path in rows(report(trace, "--at", "0")) if "other processes" in path], "it is this process's"
     found = rows(moved)
     assert found["PyTorch / allocated"] == 62 * MIB
     assert found["PyTorch / before recording"] == 4 * MIB
