@@ -162,4 +162,24 @@ inline constexpr char kSessionExtension[] = ".session";
 inline constexpr const char* kRankVariables[] = {
     "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"};
 
+// A process's place among the others, as `key=value` pairs in one note: where its host has several
+// names or runs several processes. The first variable that is set counts: torchrun's, then those of
+// Open MPI, Intel MPI, MVAPICH and Slurm; for names, those that Kubernetes' documentation gives to
+// the downward API.
+struct PlaceVariables {
+  const char* key;
+  const char* variables[5];  // as many as there are, then null
+};
+inline constexpr char kPlaceNote[] = "place";
+inline constexpr PlaceVariables kPlaceVariables[] = {
+    {"local_rank",
+     {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK",
+      "SLURM_LOCALID"}},
+    {"group_rank", {"GROUP_RANK", "SLURM_NODEID"}},
+    {"node", {"NODE_NAME", "MY_NODE_NAME", "SLURMD_NODENAME"}},
+    {"pod", {"POD_NAME", "MY_POD_NAME"}},
+};
+// The rank that torch.distributed gave the process, if it is one of several.
+inline constexpr char kTorchRankNote[] = "rank of torch.distributed";
+
 }  // namespace vramscope::format

@@ -26,6 +26,8 @@ inline constexpr char kPausedNote[] = "paused all the time";
 
 // "mesh of rank N": where a rank stands in the job's mesh, "dp=0,tp=1".
 inline constexpr char kMeshNote[] = "mesh of rank ";
+// "place of pid N": "local_rank=0,node=n1", as format::kPlaceVariables has them.
+inline constexpr char kPlaceNote[] = "place of pid ";
 
 // The value of the first note of that key; "" where there is none.
 std::string_view NoteOf(const Recording& recording, std::string_view key);

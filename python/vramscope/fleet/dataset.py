@@ -201,7 +201,12 @@ def read_tables(root: pathlib.Path, names: Iterable[str]) -> Tables:
         table = name.split("/")[0]
         if table in found and (root / name).exists():
             rows = pyarrow.parquet.ParquetFile(root / name).read()
-            found[table].append(rows.cast(schema.arrow(table, dictionaries=False)))
+            target = schema.arrow(table, dictionaries=False)
+            # A file of an earlier version has fewer columns.
+            for field in target:
+                if field.name not in rows.column_names:
+                    rows = rows.append_column(field, pyarrow.nulls(rows.num_rows, field.type))
+            found[table].append(rows.select(target.names).cast(target))
     return {table: pyarrow.concat_tables(parts) for table, parts in found.items()}
 
 

@@ -170,13 +170,13 @@ class DuckDb(Engine):
 
     def _add_table(self, view: str, table: str) -> None:
         files = [os.fspath(path) for path in self.source.files[table]]
+        types = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR"}
+        nulls = ", ".join(f"CAST(NULL AS {types[column.type]}) AS {column.name}" for column in schema.TABLES[table])
+        text = f"SELECT {nulls} WHERE false"
         if files:
             listed = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-            text = f"SELECT * FROM read_parquet([{listed}], hive_partitioning=false, union_by_name=true)"
-        else:
-            types = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR"}
-            nulls = ", ".join(f"CAST(NULL AS {types[column.type]}) AS {column.name}" for column in schema.TABLES[table])
-            text = f"SELECT {nulls} WHERE false"
+            # Files of an earlier version have fewer columns.
+            text += f" UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], hive_partitioning=false, union_by_name=true)"
         self._run(f"CREATE OR REPLACE VIEW {view} AS {text}")
 
     def _run(self, text: str) -> None:

@@ -21,7 +21,7 @@ QUESTIONS: Dict[str, str] = {
 }
 
 #: What --by takes.
-BY: List[str] = ["host", "device", "device_name", *(f"mesh.{axis}" for axis in schema.AXES)]
+BY: List[str] = ["host", "node", "pod", "device", "device_name", "local_rank", "group_rank", *(f"mesh.{axis}" for axis in schema.AXES)]
 
 
 def text_of(question: str, top: int, by: str = "host") -> str:

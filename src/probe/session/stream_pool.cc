@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iterator>
 
 #include "format/layout.h"
 #include "probe/session/stream.h"
@@ -41,6 +42,32 @@ void NoteRank(Stream* stream) {
       continue;
     return Note(stream, "rank", {rank, strnlen(rank, 16)});
   }
+}
+
+// The other names of its place.
+void NotePlace(Stream* stream) {
+  constexpr size_t kLongest = 80;
+  char text[std::size(format::kPlaceVariables) * (kLongest + 16)];
+  size_t size = 0;
+  const auto append = [&](const char* part, size_t length) {
+    std::memcpy(text + size, part, length);
+    size += length;
+  };
+  for (const format::PlaceVariables& place : format::kPlaceVariables) {
+    for (const char* variable : place.variables) {
+      const char* value = variable == nullptr ? nullptr : getenv(variable);
+      if (value == nullptr || *value == '\0')
+        continue;
+      if (size > 0)
+        append(",", 1);
+      append(place.key, std::strlen(place.key));
+      append("=", 1);
+      append(value, strnlen(value, kLongest));
+      break;
+    }
+  }
+  if (size > 0)
+    Note(stream, format::kPlaceNote, {text, size});
 }
 
 Stream* TakeIdle() {
@@ -80,6 +107,7 @@ Stream* StreamPool::Find(Stream* old, bool is_owner) {
     stream->Renew();
   if (stream->id_ == 1 && stream->sequence_ == 0) {
     NoteRank(stream);
+    NotePlace(stream);
     if (g_flags.unpooled)
       Note(stream, "unpooled", {"the frameworks' memory caches are off", 37});
   }

@@ -234,11 +234,16 @@ TEST(SummaryTest, LongRun_IsThinnedAndKeepsItsPeakAndSums) {
   tables.peaks.push_back({gpu, 1235, peak_bytes, 0});
   tables.notes = {{builder.Text("mesh of rank 7"), builder.Text("dp=0")},
                   {builder.Text("mesh of rank 7"), builder.Text("dp=0,tp=1")},
+                  {builder.Text("place of pid 100"), builder.Text("local_rank=3,node=n1,pod=,x")},
                   {builder.Text("PyTorch"), builder.Text("2.11.0")}};
   const auto summary = MakeSummary(*builder.Make());
   ASSERT_TRUE(summary.ok()) << summary.status().message();
   ASSERT_EQ(summary->ranks.size(), 1u);
   EXPECT_EQ(summary->ranks[0].mesh, "dp=0,tp=1");
+  EXPECT_EQ(summary->ranks[0].local_rank, 3);
+  EXPECT_EQ(summary->ranks[0].group_rank, std::nullopt);
+  EXPECT_EQ(summary->ranks[0].node, "n1");
+  EXPECT_EQ(summary->ranks[0].pod, "");
   EXPECT_EQ(summary->ranks[0].peak_bytes, peak_bytes);
   EXPECT_EQ(summary->ranks[0].peak_iteration, 123);
   ASSERT_LE(summary->iterations.size(), 96u);

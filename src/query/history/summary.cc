@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <string>
@@ -115,7 +116,8 @@ class Summarizer {
     rank.device_uuid = recording_.string(device.uuid);
     rank.device_name = recording_.string(device.name);
     rank.program = Short(from.program);
-    rank.mesh = MeshOf(from.number);
+    rank.mesh = Short(NoteOf(tables::kMeshNote + std::to_string(from.number)));
+    AddPlace(NoteOf(tables::kPlaceNote + std::to_string(from.pid)), &rank);
     rank.version = tables_.session.version;
     rank.begin_wall_ns = WallOf(process.begin_ns);
     rank.end_wall_ns = WallOf(process.end_ns);
@@ -131,16 +133,39 @@ class Summarizer {
     out_.ranks.push_back(std::move(rank));
   }
 
-  // Notes are of the recording: each rank has one of its own.
-  std::string MeshOf(int32_t number) const {
-    const std::string key = tables::kMeshNote + std::to_string(number);
-    std::string_view mesh;
+  // Notes are of the recording: those of a rank or process have its number in their key.
+  std::string_view NoteOf(const std::string& key) const {
+    std::string_view value;
     // The last one: it was noted again when the program had made more groups.
     for (const tables::NoteRow& note : tables_.notes) {
       if (recording_.string(note.key) == key)
-        mesh = recording_.string(note.value);
+        value = recording_.string(note.value);
     }
-    return Short(mesh);
+    return value;
+  }
+
+  // `local_rank=0,node=n1`.
+  static void AddPlace(std::string_view place, SummaryRank* rank) {
+    rank->node = rank->host;
+    for (size_t begin = 0; begin < place.size();) {
+      const size_t end = std::min(place.find(',', begin), place.size());
+      const std::string_view pair = place.substr(begin, end - begin);
+      const size_t equals = std::min(pair.find('='), pair.size());
+      const std::string_view key = pair.substr(0, equals);
+      const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
+      int64_t number = 0;
+      const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
+      const bool is_number = read.ec == std::errc() && number >= 0;
+      if (key == "local_rank" && is_number)
+        rank->local_rank = number;
+      else if (key == "group_rank" && is_number)
+        rank->group_rank = number;
+      else if (key == "node")
+        rank->node = Short(value);
+      else if (key == "pod")
+        rank->pod = Short(value);
+      begin = end + 1;
+    }
   }
 
   void AddParts(const RankMemory& rank) {
@@ -178,8 +203,8 @@ class Summarizer {
       const std::string_view name = recording_.string(note.key);
       // Figures and names of processes are no settings; nor is what differs from rank to rank.
       if (name.starts_with("allocated peak of ") || name.starts_with("process ") ||
-          name.starts_with(tables::kMeshNote) || name == "host" || name == "rank" ||
-          name.starts_with("rank (pid "))
+          name.starts_with(tables::kMeshNote) || name.starts_with(tables::kPlaceNote) ||
+          name == "host" || name == "rank" || name.starts_with("rank (pid "))
         continue;
       if (++count > kMostSettings)
         return;

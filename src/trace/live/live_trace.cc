@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "format/memory_words.h"
+#include "tables/imported.h"
 #include "trace/file/live_directory.h"
 #include "trace/live/alternation.h"
 #include "util/text.h"
@@ -339,9 +340,14 @@ void LiveTrace::BuildProcesses() {
     const int64_t last_ns = std::min(clocks_[i].ToNs(scans_[i].last_ticks), until_ns_);
     process.end_ns = std::max(process.start_ns, last_ns);
     processes_by_pid_[process.pid].emplace_back(process.start_ns, contexts_[i].process);
+    bool has_torch_rank = false;
     for (const auto& [key, value] : scans_[i].runtime) {
       process.unnamed = process.unnamed || format::SaysNamesAreOff(key, value);
-      if (key != "RANK" && key != "rank")
+      // A launcher that starts one process a node has a rank for the node, and its children inherit
+      // it. PyTorch's is unique.
+      const bool is_torch = key == format::kTorchRankNote;
+      has_torch_rank = has_torch_rank || is_torch;
+      if (!is_torch && (has_torch_rank || (key != "RANK" && key != "rank")))
         continue;
       int32_t rank = 0;
       const auto end = std::from_chars(value.data(), value.data() + value.size(), rank);
@@ -463,8 +469,18 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
   std::map<std::string, std::string> first_value;
   for (size_t i = 0; i < files_.size(); ++i) {
     for (const auto& [key, value] : scans_[i].runtime) {
-      if (key == format::kModeNote)
-        continue;  // not for a program to say
+      // The mode is not for a program to say, and processes have their ranks.
+      if (key == format::kModeNote || key == format::kTorchRankNote)
+        continue;
+      if (key == format::kPlaceNote) {
+        session_.notes.emplace_back(tables::kPlaceNote + std::to_string(files_[i].pid()), value);
+        continue;
+      }
+      // A rank notes its mesh again when it has more groups, and the last note counts.
+      if (key.starts_with(tables::kMeshNote)) {
+        session_.notes.emplace_back(key, value);
+        continue;
+      }
       const auto [known, is_new] = first_value.try_emplace(key, value);
       if (!is_new && known->second == value)
         continue;

@@ -19,9 +19,6 @@ from places import MIB, ROOT, VRAMSCOPE
 sys.path.insert(0, str(ROOT / "tests/fleet"))
 import generate
 
-sys.path.insert(0, str(ROOT / "python"))
-from vramscope.fleet import schema
-
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -29,6 +26,7 @@ pytest.importorskip("duckdb")
 needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
 TRACES = ROOT / "examples/traces"
 RANKS = 10_000
+TABLES = ("ranks", "iterations", "parts", "growing", "failures", "settings", "allocations", "deltas", "samples", "stacks")
 QUESTIONS = ("heaviest", "outliers", "imbalance", "growth", "failures", "versions")
 
 
@@ -177,7 +175,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 def rows_of(data: Path) -> Dict[str, int]:
-    counts = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in schema.TABLES)
+    counts = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in TABLES)
     return ask(data, "sql", f"SELECT {counts}")[0]
 
 
@@ -209,7 +207,7 @@ def test_duckdb_and_spark_give_equal_rows(base, whole, tmp_path):
         assert ours[1] or question == "versions", question
     assert json.loads(submitted)["rows"] == ask(data, "heaviest", "--top", "3")
     # Spark reads the folder of each table without options.
-    assert {**dict.fromkeys(schema.TABLES, 0), **dict(told["ROWS"][0])} == rows_of(whole)
+    assert {**dict.fromkeys(TABLES, 0), **dict(told["ROWS"][0])} == rows_of(whole)
 
 
 def test_a_spark_master_that_does_not_answer_is_one_line(small):
@@ -323,7 +321,7 @@ def test_other_readers_need_no_options(whole):
 
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     counted = {}
-    for table in schema.TABLES:
+    for table in TABLES:
         folder = whole / table
         if not folder.exists():
             counted[table] = [0]
@@ -365,6 +363,21 @@ def test_bad_input_is_one_line(small, case):
     lines = [line for line in done.stderr.splitlines() if "not compacted" not in line]
     assert said in lines[0] and lines[0].startswith("vramscope: ") and "Traceback" not in done.stderr
     assert len(lines) == 1 or case == "wrong query"  # DuckDB shows the place below its message
+
+
+def test_a_dataset_of_an_earlier_version_has_fewer_columns(base, tmp_path):
+    import pyarrow.parquet
+
+    generate.write(base, tmp_path, 16, seed=7)
+    vramscope("fleet", tmp_path, "compact")
+    (path,) = tmp_path.glob("ranks/*/*.parquet")
+    rows = pyarrow.parquet.ParquetFile(path).read()
+    pyarrow.parquet.write_table(rows.drop_columns(["node", "local_rank"]), path)
+    query = "SELECT count(*) AS ranks, count(node) AS nodes FROM all_ranks"
+    assert ask(tmp_path, "sql", query) == [{"ranks": 16, "nodes": 0}]
+    generate.write(base, tmp_path, 8, seed=8)
+    vramscope("fleet", tmp_path, "compact")
+    assert ask(tmp_path, "sql", query) == [{"ranks": 24, "nodes": 8}]
 
 
 def test_damaged_summaries_are_named_and_the_others_used(small, tmp_path):
@@ -446,7 +459,10 @@ def test_coordinates_are_those_of_the_device_mesh(tmp_path):
     variables = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "8", "OMP_NUM_THREADS": "1"}
     launchers = []
     for node in range(2):
-        ranks = [f"RANK={rank} LOCAL_RANK={rank % 4} {sys.executable} mesh.py &" for rank in range(4 * node, 4 * node + 4)]
+        ranks = [
+            f"RANK={rank} LOCAL_RANK={rank % 4} GROUP_RANK={node} NODE_NAME=gpu-{node} POD_NAME=trainer-{node} {sys.executable} mesh.py &"
+            for rank in range(4 * node, 4 * node + 4)
+        ]
         words = [VRAMSCOPE, "run", "--cpu", "--no-report", "--summary", tmp_path / "fleet", "--name", "job", "-o", tmp_path / f"{node}.vram"]
         words += ["--", "sh", "-c", f"{' '.join(ranks)} wait"]
         launchers.append(
@@ -463,6 +479,58 @@ def test_coordinates_are_those_of_the_device_mesh(tmp_path):
     assert all(row["mesh_cp"] == row["rank"] % 2 for row in rows)
     by_stage = ask(tmp_path / "fleet", "imbalance", "--by", "mesh.pp")
     assert [(row["mesh_pp"], row["ranks"]) for row in sorted(by_stage, key=lambda row: row["mesh_pp"])] == [(0, 4), (1, 4)]
+    # The launchers' and Kubernetes' names.
+    places = ask(tmp_path / "fleet", "sql", "SELECT rank, local_rank, group_rank, node, pod FROM ranks WHERE rank >= 0 ORDER BY rank")
+    for rank, row in enumerate(places):
+        node = rank // 4
+        assert row == {"rank": rank, "local_rank": rank % 4, "group_rank": node, "node": f"gpu-{node}", "pod": f"trainer-{node}"}
+    by_node = ask(tmp_path / "fleet", "imbalance", "--by", "node")
+    assert sorted((row["node"], row["ranks"]) for row in by_node) == [("gpu-0", 4), ("gpu-1", 4)]
+    # They are no settings that differ.
+    assert not [row for row in ask(tmp_path / "fleet", "versions", "--top", "99") if "place" in row["name"] or "rank" in row["name"]]
+
+
+SPAWN = """
+import sys, time, types, torch, torch.distributed as dist, torch.multiprocessing
+class PipelineParallelGrid: pass
+PipelineParallelGrid.__module__ = "deepspeed.runtime.pipe.topology"
+
+def work(rank, port):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    pair, alone = dist.new_group([0, 1]), [dist.new_group([0]), dist.new_group([1])][rank]
+    # DeepSpeed's module: groups of experts by their size, and the grid of a pipeline.
+    groups = types.ModuleType("deepspeed.utils.groups")
+    groups._EXPERT_PARALLEL_GROUP, groups._DATA_PARALLEL_GROUP, groups.mpu = {"ep_size_2": pair}, None, None
+    sys.modules["deepspeed.utils.groups"] = groups
+    model = torch.nn.Linear(256, 256)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    grid = PipelineParallelGrid()
+    grid.pp_proc_group, grid.slice_proc_group, grid.dp_proc_group = pair, alone, "not a group"
+    groups.mpu = grid
+    for step in range(6):
+        model(torch.randn(8, 256)).sum().backward()
+        optimizer.step(); optimizer.zero_grad()
+        time.sleep(0.05)
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (int(sys.argv[1]),), nprocs=2)
+"""
+
+
+def test_spawned_ranks_have_the_numbers_of_torch_distributed(tmp_path):
+    """With DeepSpeed's coordinates. Its launcher needs GPUs, so a module of its name stands for it."""
+    pytest.importorskip("torch")
+    (tmp_path / "spawn.py").write_text(SPAWN)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["run", "--cpu", "--no-report", "--summary", tmp_path / "fleet", "-o", tmp_path / "t.vram", "--", sys.executable, tmp_path / "spawn.py", port]
+    # The node's number, which its processes inherit.
+    vramscope(*words, SLURM_PROCID="7", OMP_NUM_THREADS="1")
+    query = "SELECT rank, mesh, node = host AS is_host FROM ranks WHERE iterations > 0 ORDER BY rank"
+    assert ask(tmp_path / "fleet", "sql", query) == [{"rank": rank, "mesh": f"ep={rank},pp={rank}", "is_host": True} for rank in range(2)]
 
 
 def test_summaries_are_written_while_the_program_runs(tmp_path):

@@ -27,7 +27,7 @@ FIRST_STEPS = 8  # buffers are looked at before each of these
 MOST_STEPS = 64  # then at most so many lie between two looks, while they stay as they are
 MOST_LOOKS = 256  # at one that stays as it is
 
-state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0, "groups": 0}
+state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0, "groups": 0, "grid": False, "rank": None}
 buffered = {}  # addresses of modules that have buffers -> None
 restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
 moved = {}  # those whose buffers were others in the last walk
@@ -452,6 +452,8 @@ def check():
     """Names buffers that are other tensors now, before an optimizer's step."""
     if not is_quiet(modules["torch"]):
         return LATER
+    # DeepSpeed sets its grid after the models are known.
+    note_mesh()
     if state["scans"] < FIRST_SCANS and scan_is_due(2):
         state["scans"] += 1
         scan_for_copies()
@@ -573,19 +575,38 @@ MEGATRON = (
 )
 
 
+# In deepspeed.utils.groups, and in the PipelineParallelGrid that is its `mpu`.
+DEEPSPEED = (("dp", "_DATA_PARALLEL_GROUP"), ("tp", "_TENSOR_MODEL_PARALLEL_GROUP"))
+GRID = (("dp", "dp_proc_group"), ("tp", "slice_proc_group"), ("pp", "pp_proc_group"))
+
+# Names of a DeviceMesh's axes that have a shorter one.
+LONG = {"data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp", "expert_parallel": "ep"}
+
+
 def note_mesh():
-    """Notes this rank's coordinates after the program made process groups: its ranks in the groups of a DeviceMesh, which
-    PyTorch describes as mesh_NAME, or in Megatron's groups. A failure costs the note alone."""
+    """Notes this rank, and its coordinates, after the program made process groups: its ranks in the groups of a DeviceMesh,
+    which PyTorch describes as mesh_NAME, or in Megatron's or DeepSpeed's groups. A failure costs the notes alone."""
     c10d = modules.get("torch.distributed.distributed_c10d")
     groups = c10d.__dict__.get("_pg_map", nothing) if c10d is not None else nothing
-    if len(groups) == state["groups"]:
+    deepspeed = modules.get("deepspeed.utils.groups")
+    grid = deepspeed.__dict__.get("mpu") if deepspeed is not None else None
+    if len(groups) == state["groups"] and (grid is not None) == state["grid"]:
         return
     state["groups"] = len(groups)
+    state["grid"] = grid is not None
+    if not groups:
+        return
     try:
-        mesh = mesh_of([group for group in groups if type(group).__module__.startswith("torch.")])
+        world = c10d.__dict__["_get_default_group"]()
+        if world.size() > 1 and state["rank"] != world.rank():
+            state["rank"] = world.rank()
+            say(note, "rank of torch.distributed", str(world.rank()))
+        known = [group for group in groups if type(group).__module__.startswith("torch.")]
+        mesh = mesh_of(known)
+        if deepspeed is not None:
+            add_deepspeed(mesh, known, deepspeed.__dict__, grid)
         if mesh:
-            world = c10d.__dict__["_get_default_group"]().rank()
-            say(note, "mesh of rank " + str(world), ",".join(name + "=" + str(mesh[name]) for name in sorted(mesh)))
+            say(note, "mesh of rank " + str(world.rank()), ",".join(name + "=" + str(mesh[name]) for name in sorted(mesh)))
     except Exception as error:
         if not is_ours(error.__traceback__):
             raise
@@ -596,13 +617,27 @@ def mesh_of(groups):
     for group in groups:
         name = str(getattr(group, "group_desc", ""))
         if name.startswith("mesh_") and name != "mesh_default":
-            mesh.setdefault(name[5:].lower(), group.rank())
+            name = name[5:].lower()
+            mesh.setdefault(LONG.get(name, name), group.rank())
     megatron = modules.get("megatron.core.parallel_state")
     for name, variable in MEGATRON if megatron is not None else ():
         group = megatron.__dict__.get(variable)
         if any(group is known for known in groups):
             mesh[name] = group.rank()
     return mesh
+
+
+def add_deepspeed(mesh, groups, variables, grid):
+    # Experts have groups by the size of the group.
+    experts = variables.get("_EXPERT_PARALLEL_GROUP")
+    found = [("ep", group) for group in experts.values()] if type(experts).__name__ == "dict" else []
+    found += [(name, variables.get(variable)) for name, variable in DEEPSPEED]
+    if grid is not None and str(type(grid).__module__).startswith("deepspeed."):
+        found += [(name, grid.__dict__.get(variable)) for name, variable in GRID]
+    for name, group in found:
+        # A group of one is an axis that is not used.
+        if any(group is known for known in groups) and group.size() > 1:
+            mesh.setdefault(name, group.rank())
 
 
 # ---- optimizers -------------------------------------------------------------------------------------
