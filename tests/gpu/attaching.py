@@ -107,7 +107,9 @@ def model_case(name, device="cuda", size="full"):
                 list(map(str, [bench.program, "attach", program.process.pid, "-o", trace, "--no-report"])),
                 env=bench.environment, stderr=subprocess.PIPE, text=True,
             )
-            said = attach.stderr.readline()
+            said = ""
+            while "recording process" not in said and (line := attach.stderr.readline()):
+                said += line
             if "recording process" not in said:
                 raise RuntimeError(said)
             output = program.finish(bench.limit(120))

@@ -137,7 +137,7 @@ util::Result<CallEnd> Await(pid_t pid,
     // Once the program has taken the script, its answer comes soon.
     if ((is_late || (limits.give_up && limits.give_up())) && TakeBack(folder))
       return is_late ? CallEnd::kTimeOut : CallEnd::kGivenUp;
-    if (!said && waited > kLong && limits.on_wait) {
+    if (!said && waited > kLong && limits.on_wait && folder.Has(kScript)) {
       said = true;
       limits.on_wait();
     }

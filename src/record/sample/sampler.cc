@@ -145,6 +145,9 @@ void Sampler::Start() {
   }
   if (gpus_.empty())
     return;
+  // Who had what at the first sample is known at it.
+  for (const size_t gpu : gpus_)
+    SampleProcesses(gpu);
   SampleDevices();
   SampleDevices();
   for (const size_t gpu : gpus_) {

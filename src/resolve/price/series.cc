@@ -161,6 +161,10 @@ void SeriesMaker::FindLateStarts() {
     for (size_t i = 0; i < input_.samples.size() && input_.samples[i].when.time_ns <= start.time_ns;
          ++i)
       start.sample = i;
+    // Sampling can begin with the process's figure.
+    if (!start.sample && !input_.samples.empty() &&
+        input_.samples[0].when.time_ns - start.time_ns < kLateReadingNs)
+      start.sample = 0;
     out_.late_starts.push_back(start);
   }
   std::sort(out_.late_starts.begin(), out_.late_starts.end(),

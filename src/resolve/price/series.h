@@ -63,7 +63,7 @@ struct LateStart {
   uint32_t process = kNone;
   int64_t time_ns = 0;
   size_t figure = 0;             // NVML's
-  std::optional<size_t> sample;  // the last before it
+  std::optional<size_t> sample;  // the last before it, or the first one soon after
 };
 
 struct Series {
