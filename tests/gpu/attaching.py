@@ -205,5 +205,5 @@ def print_table(results):
             print(f"attach {result['cycles']} times: the main thread stands {result['gap_median_ms']:.1f} ms (median), "
                   f"{result['gap_worst_ms']:.1f} at most; {result['gap_worst_alone_ms']:.1f} alone")
         elif "dump_seconds" in result:
-            print(f"{name}: {statistics.median(result['seconds']):.2f} s, {result['bytes'] / MIB:.0f} MiB, "
+            print(f"{name}: {statistics.median(result['dump_seconds']):.2f} s, {result['bytes'] / MIB:.0f} MiB, "
                   + ", ".join(f"{word} {size / MIB:.0f}" for word, size in result["named"].items()))

@@ -467,7 +467,15 @@ void Pricer::OnLateStart(const LateStart& start) {
   const int64_t others = others_.bytes();
   const int64_t left =
       input_.samples[*start.sample].used_bytes - (checkpoints_.DeviceTotal() - others);
-  others_.Change(when, std::max<int64_t>(0, left) - others);
+  int64_t rest = std::max<int64_t>(0, left);
+  // What came with its context is in the device's figure and not in its own.
+  if (figure > kNearlyNothing && rest <= kLargestRm && !others_.are_listed()) {
+    Counter module;
+    module.part = Part::kRmInternal;
+    book_.Change(book_.Add(std::move(module), start.process), when, rest);
+    rest = 0;
+  }
+  others_.Change(when, rest - others);
 }
 
 // ---- memory of calls between two figures
