@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -167,11 +168,8 @@ class Tracer {
     }
   }
 
-  util::Status Continue() {
-    // Gone is gone: the program's end is seen elsewhere.
-    (void)ptrace(PTRACE_CONT, pid_, nullptr, nullptr);
-    return {};
-  }
+  // Where the process has ended, the next Stop() says so.
+  void Continue() { (void)ptrace(PTRACE_CONT, pid_, nullptr, nullptr); }
   void Detach() { (void)ptrace(PTRACE_DETACH, pid_, nullptr, nullptr); }
 
   bool Registers(user_regs_struct* registers) const {
@@ -350,7 +348,7 @@ util::Status Trace(pid_t pid, const PythonCalls& python, const std::string& text
       return status;
     }
     why = *busy;
-    VRAMSCOPE_RETURN_IF_ERROR(tracer.Continue());
+    tracer.Continue();
     std::this_thread::sleep_for(milliseconds(1));
   }
   return util::Status::Error(fmt::format("process {}: {}: try again", pid, why));

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/attach/remote_process.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/attach/python_script.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+TEST(ParseMaps, LinesOfAProcess_TheirRangesRightsAndFiles) {
+  const std::vector<Mapping> maps = ParseMaps(
+      "55d0c000-55d0d000 r-xp 00001000 fe:00 79246                      /opt/a b/python3.12\n"
+      "7ffd1000-7ffd3000 rw-p 00000000 00:00 0                          [stack]\n"
+      "7f001000-7f002000 ---p 00000000 00:00 0 \n"
+      "not a line\n");
+  ASSERT_EQ(maps.size(), 3u);
+  EXPECT_EQ(maps[0].begin, 0x55d0c000u);
+  EXPECT_EQ(maps[0].end, 0x55d0d000u);
+  EXPECT_EQ(maps[0].offset, 0x1000u);
+  EXPECT_TRUE(maps[0].readable && maps[0].executable && !maps[0].writable);
+  EXPECT_EQ(maps[0].file, "/opt/a b/python3.12");
+  EXPECT_EQ(maps[1].file, "[stack]");
+  EXPECT_TRUE(maps[1].writable);
+  EXPECT_EQ(maps[2].file, "");
+  EXPECT_FALSE(maps[2].readable);
+}
+
+// Of the C library in this very process, of which dlsym says the truth.
+std::optional<RemoteObject> OpenCLibrary() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&getpid), &info) == 0)
+    return {};
+  return RemoteObject::Open(getpid(), reinterpret_cast<uint64_t>(info.dli_fbase));
+}
+
+TEST(RemoteObject, ExportedFunctions_AreWhereDlsymFindsThem) {
+  const std::optional<RemoteObject> library = OpenCLibrary();
+  ASSERT_TRUE(library.has_value());
+  void* const handle = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(handle, nullptr);
+  for (const char* const name : {"getpid", "malloc", "qsort", "pthread_create"}) {
+    const std::optional<RemoteObject::Symbol> symbol = library->Find(name);
+    ASSERT_TRUE(symbol.has_value()) << name;
+    EXPECT_EQ(symbol->address, reinterpret_cast<uint64_t>(dlsym(handle, name))) << name;
+    EXPECT_GT(symbol->size_bytes, 0u) << name;
+  }
+  EXPECT_FALSE(library->Find("Py_AddPendingCall").has_value());
+  EXPECT_FALSE(library->Find("").has_value());
+}
+
+TEST(RemoteObject, RestOfTheCode_EndsAtAPageAndIsExecutable) {
+  const std::optional<RemoteObject> library = OpenCLibrary();
+  ASSERT_TRUE(library.has_value());
+  const RemoteObject::Range unused = library->UnusedCode();
+  if (unused.begin == unused.end)
+    GTEST_SKIP() << "its code fills its last page";
+  EXPECT_EQ(unused.end % 4096, 0u);
+  EXPECT_LT(unused.end - unused.begin, 4096u);
+  const std::vector<Mapping> maps = ParseMaps(util::ReadProc(getpid(), "maps").value_or(""));
+  EXPECT_TRUE(std::any_of(maps.begin(), maps.end(), [&](const Mapping& mapping) {
+    return mapping.executable && unused.begin >= mapping.begin && unused.end <= mapping.end;
+  }));
+}
+
+TEST(RemoteObject, MemoryThatIsNoObject_IsNone) {
+  const std::string text(8192, 'x');
+  EXPECT_FALSE(RemoteObject::Open(getpid(), reinterpret_cast<uint64_t>(text.data())).has_value());
+  EXPECT_FALSE(RemoteObject::Open(getpid(), 0).has_value());
+}
+
+TEST(PythonBytes, AnyPath_IsALiteralWithoutQuotesInIt) {
+  EXPECT_EQ(PythonBytes("/tmp/a-b.c"), "b'/tmp/a-b.c'");
+  EXPECT_EQ(PythonBytes("it's \\ \xff\n"), "b'it\\x27s\\x20\\x5c\\x20\\xff\\x0a'");
+}
+
+}  // namespace
+}  // namespace vramscope::cli
