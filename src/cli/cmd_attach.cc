@@ -23,7 +23,9 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "pipeline/open_recording.h"
 #include "pipeline/survivors.h"
+#include "query/dimensions/iteration_times.h"
 #include "record/attach/python_script.h"
 #include "record/attach/remote_process.h"
 #include "record/environment.h"
@@ -52,6 +54,7 @@ struct AttachArguments {
   pid_t pid = 0;
   std::string output;
   std::string duration;  // --for
+  uint64_t steps = 0;    // 0: any number
   std::string timeout = "30s";
   std::string ring;
   RecordingOptions recording;
@@ -128,6 +131,7 @@ class Attach {
   void StartWatches();
   util::Result<CallEnd> Call(const std::string& function, std::vector<std::string> arguments);
   std::optional<int64_t> EndNs() const;
+  bool HasSteps();
   void AwaitEnd();
   bool EndRecording();
   void Close();
@@ -139,6 +143,7 @@ class Attach {
   int64_t duration_ns_ = 0;
   int64_t timeout_ns_ = 0;
   int64_t began_ns_ = 0;
+  int64_t next_count_ns_ = 0;
   RecordingPlace place_;
   std::unique_ptr<Onlooker> onlooker_;
   std::unique_ptr<Nvml> nvml_;
@@ -246,7 +251,22 @@ util::Status Attach::Begin() {
   return {};
 }
 
-// Until the program ends, the time is over, or somebody asks for it: a signal, or `detach`.
+// Whether as many iterations are over as are wanted. Counts seldom: it reads the whole recording.
+bool Attach::HasSteps() {
+  constexpr int64_t kRest = 10;  // times what the last count took
+  const int64_t began_ns = base::MonotonicNs();
+  if (arguments_.steps == 0 || began_ns < next_count_ns_)
+    return false;
+  const util::Result<std::unique_ptr<tables::Recording>> recording =
+      OpenRecording(place_.live_directory(), {.native_names = false});
+  const bool has = recording && query::IterationTimes((*recording)->tables()).count() >=
+                                    static_cast<int64_t>(arguments_.steps);
+  next_count_ns_ = base::MonotonicNs() + kRest * (base::MonotonicNs() - began_ns);
+  return has;
+}
+
+// Until the program ends, the time is over, the iterations are, or somebody asks for it: a signal,
+// or `detach`.
 void Attach::AwaitEnd() {
   const std::string stop = place_.live_directory() + "/" + kStopFile;
   for (;;) {
@@ -258,7 +278,7 @@ void Attach::AwaitEnd() {
       rest = std::min(rest, std::chrono::nanoseconds(left_ns));
     }
     end_ = onlooker_->Wait(rest);
-    if (end_ != Onlooker::Seen::kNothing || access(stop.c_str(), F_OK) == 0)
+    if (end_ != Onlooker::Seen::kNothing || access(stop.c_str(), F_OK) == 0 || HasSteps())
       return;
   }
 }
@@ -457,6 +477,11 @@ void RegisterAttach(CLI::App& app, int* exit_code) {
       ->add_option("--for", arguments->duration,
                    "Record for so long (default: until Ctrl-C, `vramscope detach` or its end)")
       ->option_text("TIME");
+  attach
+      ->add_option("--steps", arguments->steps,
+                   "Record N iterations of the training, or soon after")
+      ->check(CheckCount)
+      ->option_text("N");
   attach->add_flag("--native", arguments->recording.native,
                    "Record the C++ stack of every tensor too (default: only of driver calls)");
   attach->add_flag("--cpu", arguments->recording.cpu,

@@ -102,16 +102,19 @@ def test_a_training_that_runs_already(tmp_path):
         dumped = vramscope("dump", process.pid, "--json", env=environment, cwd=tmp_path)
         files = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
         attached = vramscope("attach", process.pid, "--for", "500ms", "-o", trace, env=environment)
+        steps = vramscope("attach", process.pid, "--steps", "5", "-o", tmp_path / "steps.vram", env=environment)
         output, errors = process.communicate("", timeout=120)
     assert dumped.returncode == 0, dumped.stderr
     assert attached.returncode == 0, attached.stderr
     assert f"process {process.pid} (" in attached.stderr and "continues" in attached.stderr
     assert process.returncode == 0 and errors == "ready\nsame\n"
     assert not [name for name in files if ".vrl" in name]
-    assert list(temporary.iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "train.vram"]
+    assert list(temporary.iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == ["steps.vram", "tmp", "train.vram"]
+    counted = json.loads(vramscope("iterations", tmp_path / "steps.vram", "--json").stdout)["iterations"]
+    assert steps.returncode == 0 and len(counted) >= 5, steps.stderr
 
     exact = dict(zip(("parameter", "gradient", "optimizer state", "buffer"), map(int, output.split())))
-    report = recorded(trace, "--at", "0.3s", "--by", "category")
+    report = recorded(trace, "--at", "end", "--by", "category")
     for found in (json.loads(dumped.stdout), report):
         for category, size in exact.items():
             assert sum(row["bytes"] for row in found["rows"] if category in row["path"]) == size, category
