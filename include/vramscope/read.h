@@ -218,19 +218,19 @@ void vramscope_read_end_capsule(void* capsule);
 /* Collects rows until they are taken. A thread uses one at a time. */
 typedef struct vramscope_dataset vramscope_dataset;
 
-/* A batch of allocations has about `group_rows` rows at most. `beside` is NULL, or another one of the
- * same export: a stack that one of them has is no row of the other. */
+/* A batch of allocations has about `group_rows` rows at most. `beside` is NULL, or another one of
+ * the same export: a stack that one of them has is no row of the other. */
 vramscope_dataset* vramscope_read_dataset(size_t group_rows, const vramscope_dataset* beside);
 
 /* Adds the rows of the recording's summary to the tables `ranks`, `iterations`, `parts`, `growing`,
- * `failures` and `settings`, and one row to `recordings`. `number` is the column `recording`. Doubles
- * are int64 columns of their bits. 1, or -1 on an error. */
+ * `failures` and `settings`, and one row to `recordings`. `number` is the column `recording`.
+ * Doubles are int64 columns of their bits. 1, or -1 on an error. */
 int vramscope_read_dataset_summary(vramscope_dataset* dataset,
                                    const vramscope_recording* recording,
                                    int64_t number);
 
-/* Adds the recording's rows to the tables `allocations`, `deltas`, `samples` and `stacks`. 1: all of
- * them; 0: `allocations` is full: take it, and call this again; -1 on an error, after which the
+/* Adds the recording's rows to the tables `allocations`, `deltas`, `samples` and `stacks`. 1: all
+ * of them; 0: `allocations` is full: take it, and call this again; -1 on an error, after which the
  * recording has no row. */
 int vramscope_read_dataset_detail(vramscope_dataset* dataset, const vramscope_recording* recording);
 

@@ -33,8 +33,8 @@ std::string OptionsText(const RecordingOptions& options);
 // is right for a build tree, an installation and a wheel.
 util::Result<std::string> FindProbe();
 
-// Absolute path of the folder of the Python package, "vramscope": in site-packages, or in python/ of
-// the source tree; "" for a program that was installed without it.
+// Absolute path of the folder of the Python package, "vramscope": in site-packages, or in python/
+// of the source tree; "" for a program that was installed without it.
 std::string FindPackage();
 
 // Whether NVTX ranges can come to the probe: not where the user has put another tool there.
