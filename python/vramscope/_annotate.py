@@ -20,8 +20,8 @@ def _encoded(name: str) -> bytes:
 def mark(name: str) -> None:
     """Names this instant; ``vramscope report --at mark:NAME`` shows the memory at it.
 
-    Does nothing if the process is not recorded. Marks whose names begin with ``iteration`` divide the run into
-    iterations.
+    Does nothing if the process is not recorded. Marks named ``iteration`` or ``iteration N`` divide the run
+    into iterations.
 
     ::
 

@@ -19,8 +19,12 @@ def begin(library: str, directory: str, options: str) -> None:
     if own is not None:
         own.load(library)
     probe.attach(directory, options)
-    _before.note(probe)
-    probe.look_at_python()
+    try:
+        _before.note(probe)
+        probe.look_at_python()
+    except BaseException:
+        end()  # `attach` deletes the directory
+        raise
 
 
 def end() -> None:

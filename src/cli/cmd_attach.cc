@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -83,16 +84,6 @@ util::Status BecomeUserOf(pid_t pid) {
   return {};
 }
 
-// The live directory that a process records into, "" if none.
-std::string RecordedInto(pid_t pid) {
-  for (const Mapping& mapping : ParseMaps(util::ReadProc(pid, "maps").value_or(""))) {
-    const fs::path file(mapping.file);
-    if (file.extension() == ".vrl" && IsLiveDirectory(file.parent_path().string()))
-      return file.parent_path().string();
-  }
-  return "";
-}
-
 // Another version's probe could not be distinguished from ours by the program's calls.
 util::Status CheckProbe(pid_t pid, const std::string& probe) {
   std::error_code error;
@@ -105,17 +96,6 @@ util::Status CheckProbe(pid_t pid, const std::string& probe) {
   return {};
 }
 
-util::Status CheckNamespaces(pid_t pid) {
-  const std::string own = util::ReadProcLink(getpid(), "ns/mnt");
-  const std::string theirs = util::ReadProcLink(pid, "ns/mnt");
-  if (own == theirs || theirs.empty())
-    return {};
-  return util::Status::Error(fmt::format(
-      "{} is in another container: run `vramscope attach` inside it, as in `docker exec "
-      "NAME vramscope attach PID`",
-      Described(pid)));
-}
-
 // What `vramscope attach` does, from the checks to the report.
 class Attach {
  public:
@@ -125,15 +105,17 @@ class Attach {
   util::Status TakeOne(const std::string& output);
 
  private:
+  // Up to the recording. After an error nothing is left.
+  util::Status Start();
   util::Status Check();
   util::Status Begin();
   util::Status OpenPlace();
   void StartWatches();
   util::Result<CallEnd> Call(const std::string& function, std::vector<std::string> arguments);
-  std::optional<int64_t> EndNs() const;
   bool HasSteps();
   void AwaitEnd();
   bool EndRecording();
+  std::string StillRecords() const;
   void Close();
   bool HasEnded() const { return end_ == Onlooker::Seen::kEnd; }
 
@@ -156,10 +138,9 @@ util::Status Attach::Check() {
   const pid_t pid = arguments_.pid;
   if (const std::string why = WhyNotAttachable(pid); !why.empty())
     return util::Status::Error(why);
-  VRAMSCOPE_RETURN_IF_ERROR(CheckNamespaces(pid));
-  if (const std::string live = RecordedInto(pid); !live.empty()) {
+  if (const auto live = LiveDirectoryOfProcess(pid); live.ok()) {
     return util::Status::Error(fmt::format("{} is recorded already: `vramscope report {}` shows it",
-                                           Described(pid), ShortPath(live)));
+                                           Described(pid), ShortPath(*live)));
   }
   if (!arguments_.duration.empty()) {
     VRAMSCOPE_ASSIGN_OR_RETURN(
@@ -257,10 +238,17 @@ bool Attach::HasSteps() {
   const int64_t began_ns = base::MonotonicNs();
   if (arguments_.steps == 0 || began_ns < next_count_ns_)
     return false;
-  const util::Result<std::unique_ptr<tables::Recording>> recording =
-      OpenRecording(place_.live_directory(), {.native_names = false});
-  const bool has = recording && query::IterationTimes((*recording)->tables()).count() >=
-                                    static_cast<int64_t>(arguments_.steps);
+  bool has = false;
+  try {
+    const util::Result<std::unique_ptr<tables::Recording>> recording =
+        OpenRecording(place_.live_directory(), {.native_names = false});
+    has = recording && query::IterationTimes((*recording)->tables()).count() >=
+                           static_cast<int64_t>(arguments_.steps);
+  } catch (const std::exception& error) {
+    // Memory, mostly. The process is recorded, so this one must not end by itself.
+    Note(fmt::format("--steps: iterations cannot be counted: {}", error.what()));
+    has = true;
+  }
   next_count_ns_ = base::MonotonicNs() + kRest * (base::MonotonicNs() - began_ns);
   return has;
 }
@@ -318,26 +306,30 @@ void Attach::Close() {
     Note(note);
 }
 
+util::Status Attach::Start() {
+  VRAMSCOPE_RETURN_IF_ERROR(Check());
+  util::Status status = Begin();
+  if (!status.ok() && !place_.live_directory().empty())
+    place_.Abandon();
+  return status;
+}
+
+std::string Attach::StillRecords() const {
+  return fmt::format("{} still records: `vramscope detach {}` ends the recording later",
+                     Described(arguments_.pid), arguments_.pid);
+}
+
 int Attach::Execute() {
-  if (const util::Status status = Check(); !status.ok())
+  if (const util::Status status = Start(); !status.ok())
     return Fail(status.message());
-  if (const util::Status status = Begin(); !status.ok()) {
-    sampler_.reset();
-    if (!place_.live_directory().empty())
-      place_.Abandon();
-    return Fail(status.message());
-  }
   Note(fmt::format("recording {} into {}: Ctrl-C or `vramscope detach {}` ends the recording",
                    Described(arguments_.pid), ShortPath(place_.live_directory()), arguments_.pid));
   AwaitEnd();
   const bool stopped = HasEnded() || EndRecording();
   const std::string who = Described(arguments_.pid);
   Close();
-  if (!stopped) {
-    Note(fmt::format("{} still records: `vramscope detach {}` ends the recording later", who,
-                     arguments_.pid));
-    return kExitError;
-  }
+  if (!stopped)
+    return Fail(StillRecords());
   onlooker_.reset();
   if (!HasEnded())
     Note(fmt::format("{} continues", who));
@@ -347,19 +339,11 @@ int Attach::Execute() {
 util::Status Attach::TakeOne(const std::string& output) {
   arguments_.output = output;
   arguments_.report.no_report = true;
-  VRAMSCOPE_RETURN_IF_ERROR(Check());
-  if (util::Status status = Begin(); !status.ok()) {
-    sampler_.reset();
-    if (!place_.live_directory().empty())
-      place_.Abandon();
-    return status;
-  }
+  VRAMSCOPE_RETURN_IF_ERROR(Start());
   const bool stopped = EndRecording();
   Close();
   if (!stopped)
-    return util::Status::Error(
-        fmt::format("{} still records: `vramscope detach {}` ends the recording later",
-                    Described(arguments_.pid), arguments_.pid));
+    return util::Status::Error(StillRecords());
   onlooker_.reset();
   const std::string live = place_.live_directory();
   VRAMSCOPE_RETURN_IF_ERROR(FinishRecording(live, output, kExitError));
@@ -368,12 +352,10 @@ util::Status Attach::TakeOne(const std::string& output) {
 }
 
 int Detach(pid_t pid) {
-  const std::string live = RecordedInto(pid);
-  if (live.empty()) {
-    return Fail(IsRunning(pid) ? fmt::format("{} is not recorded", Described(pid))
-                               : fmt::format("process {} does not exist", pid));
-  }
-  const pid_t launcher = LauncherOf(live);
+  const util::Result<std::string> live = LiveDirectoryOfProcess(pid);
+  if (!live)
+    return Fail(live.status().message());
+  const pid_t launcher = LauncherOf(*live);
   if (launcher != 0) {
     const std::vector<std::string> words = CommandLineOf(launcher);
     if (words.size() < 2 || words[1] != "attach") {
@@ -382,7 +364,7 @@ int Detach(pid_t pid) {
                       "it, or by vramscope.stop()",
                       Described(pid)));
     }
-    const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(live);
+    const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(*live);
     if (!directory)
       return Fail(directory.status().message());
     const auto stop = directory->CreateFile(kStopFile);
@@ -390,7 +372,7 @@ int Detach(pid_t pid) {
     while (IsRunning(launcher) && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(kLook);
     return IsRunning(launcher)
-               ? Fail(fmt::format("process {} still finishes {}", launcher, ShortPath(live)))
+               ? Fail(fmt::format("process {} still finishes {}", launcher, ShortPath(*live)))
                : kExitOk;
   }
   // `vramscope attach` was killed: this process does its work.
@@ -402,7 +384,7 @@ int Detach(pid_t pid) {
     return Fail(ended.status().message());
   if (*ended == CallEnd::kTimeOut)
     return Fail(fmt::format("{} executes no Python: try again", Described(pid)));
-  return FinishStopped(live, pid);
+  return FinishStopped(*live, pid);
 }
 
 struct DumpArguments {

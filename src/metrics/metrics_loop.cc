@@ -3,9 +3,7 @@
 
 #include <fmt/core.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 
 #include "pipeline/console.h"
 #include "pipeline/open_recording.h"
+#include "record/watch/onlooker.h"
 #include "record/watch/worker.h"
 #include "util/file.h"
 
@@ -27,16 +26,6 @@ namespace {
 
 constexpr int kPausePerReading = 9;
 constexpr int kNiceness = 10;
-
-// A descriptor that can be read once somebody asks this process to end.
-util::UniqueFd OpenStopSignals() {
-  sigset_t stops;
-  sigemptyset(&stops);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP})
-    sigaddset(&stops, number);
-  sigprocmask(SIG_BLOCK, &stops, nullptr);
-  return util::UniqueFd(signalfd(-1, &stops, SFD_CLOEXEC));
-}
 
 // The thread that reads, and the text that it read last.
 class Readings {
@@ -102,11 +91,11 @@ void Wait(std::vector<pollfd>* polls, int timeout_ms) {
 }  // namespace
 
 void ServeMetrics(Collector* collector, HttpServer* server, int64_t period_ns) {
-  const util::UniqueFd stops = OpenStopSignals();
+  const StopSignals stops;
   Readings readings(collector, period_ns);
   std::string text;
   for (;;) {
-    std::vector<pollfd> polls = {{stops.get(), POLLIN, 0}, {readings.news(), POLLIN, 0}};
+    std::vector<pollfd> polls = {{stops.fd(), POLLIN, 0}, {readings.news(), POLLIN, 0}};
     const size_t first = polls.size();
     if (!text.empty())
       server->AddPolls(&polls);
@@ -121,11 +110,11 @@ void ServeMetrics(Collector* collector, HttpServer* server, int64_t period_ns) {
 }
 
 void WriteMetrics(Collector* collector, const Textfile& file, int64_t period_ns) {
-  const util::UniqueFd stops = OpenStopSignals();
+  const StopSignals stops;
   Readings readings(collector, period_ns);
   std::string last_error;
   for (;;) {
-    std::vector<pollfd> polls = {{stops.get(), POLLIN, 0}, {readings.news(), POLLIN, 0}};
+    std::vector<pollfd> polls = {{stops.fd(), POLLIN, 0}, {readings.news(), POLLIN, 0}};
     Wait(&polls, -1);
     if (polls[0].revents != 0) {
       file.Remove();

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -44,9 +45,13 @@ vramscope_call_code:
   mov $0xe7, %eax
   xor %edx, %edx
   xsave64 (%rsp)
+  call *vramscope_call_table+32(%rip)
+  test %eax, %eax
+  jz 3f
   lea vramscope_call_pending(%rip), %rdi
   xor %esi, %esi
   call *vramscope_call_table(%rip)
+3:
   mov $0xe7, %eax
   xor %edx, %edx
   xrstor64 (%rsp)
@@ -87,7 +92,7 @@ vramscope_call_pending:
   ret
   .balign 8
 vramscope_call_table:
-  .quad 0, 0, 0, 0
+  .quad 0, 0, 0, 0, 0
 vramscope_call_text:
   .popsection
 )");
@@ -104,13 +109,13 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr uint64_t kRedZone = 128;
-constexpr uint64_t kStackBytes = 16384;  // for the code and what it calls
+constexpr uint64_t kStackBytes = 65536;  // more than the code and what it calls need
 constexpr size_t kScannedWords = 32;     // of the stack, for the callers of a function of a lock
 constexpr int kTries = 200;
 constexpr milliseconds kStopLimit{2000};
 
 constexpr const char* kNames[] = {"Py_AddPendingCall", "Py_MakePendingCalls", "PyDict_New",
-                                  "PyRun_StringFlags", "Py_DecRef"};
+                                  "PyRun_StringFlags", "Py_DecRef",           "Py_IsInitialized"};
 
 bool IsIn(uint64_t value, uint64_t begin, uint64_t end) {
   return value >= begin && value < end;
@@ -120,7 +125,7 @@ bool IsIn(uint64_t value, uint64_t begin, uint64_t end) {
 std::string CodeFor(const PythonCalls& python, const std::string& text) {
   std::string code(vramscope_call_code, vramscope_call_text);
   const uint64_t table[] = {python.add_pending_call.address, python.new_dict, python.run_string,
-                            python.release};
+                            python.release, python.is_initialized};
   std::memcpy(code.data() + (vramscope_call_table - vramscope_call_code), table, sizeof table);
   code += text;
   code.append(sizeof(long) - code.size() % sizeof(long), '\0');
@@ -228,11 +233,9 @@ bool HadNoEffect(uint64_t call) {
 bool HasPendingSignal(pid_t pid) {
   const std::string status = util::ReadProc(pid, "status").value_or("");
   const auto set = [&](const char* key) {
-    const size_t at = status.find(key);
-    return at == std::string::npos ? 0
-                                   : strtoull(status.c_str() + at + std::strlen(key), nullptr, 16);
+    return strtoull(StatusValue(status, key).c_str(), nullptr, 16);
   };
-  return ((set("SigPnd:\t") | set("ShdPnd:\t")) & ~set("SigBlk:\t")) != 0;
+  return ((set("SigPnd") | set("ShdPnd")) & ~set("SigBlk")) != 0;
 }
 
 // Has the thread continue as the kernel would let it: a system call that the stop interrupted is
@@ -272,6 +275,18 @@ bool MayHoldLock(pid_t pid, const PythonCalls& python, const user_regs_struct& r
   });
 }
 
+// Whether the thread is on the main thread's own stack, with room for the code and what it calls.
+// Coroutines and signal handlers can have a small one elsewhere.
+bool HasStack(pid_t pid, const PythonCalls& python, uint64_t pointer) {
+  // The stack may have grown since it was looked at. Nothing else is mapped right below it.
+  const auto stack = std::find_if(python.mappings.begin(), python.mappings.end(),
+                                  [&](const Mapping& mapping) { return pointer < mapping.end; });
+  rlimit limit{};
+  return stack != python.mappings.end() && stack->file == "[stack]" &&
+         prlimit(pid, RLIMIT_STACK, nullptr, &limit) == 0 &&
+         stack->end - pointer + kStackBytes < limit.rlim_cur;
+}
+
 // Why this is no moment for a detour. None: it is one. `waits`: a system call is interrupted.
 std::optional<std::string> WhyNotNow(pid_t pid,
                                      const Tracer& tracer,
@@ -280,13 +295,8 @@ std::optional<std::string> WhyNotNow(pid_t pid,
                                      bool waits) {
   if (tracer.IsInRestartableSequence(registers.rip))
     return "it is in a restartable sequence";
-  const auto stack = std::find_if(
-      python.mappings.begin(), python.mappings.end(),
-      [&](const Mapping& m) { return m.writable && IsIn(registers.rsp - 1, m.begin, m.end); });
-  // The main thread's stack grows. Any other must have the room.
-  if (stack != python.mappings.end() && stack->file != "[stack]" &&
-      registers.rsp - stack->begin < kStackBytes)
-    return "its stack is nearly full";
+  if (!HasStack(pid, python, registers.rsp))
+    return "it is not on its main stack, or that is nearly full";
   if (!waits && MayHoldLock(pid, python, registers))
     return "it handles pending calls";
   return {};
@@ -390,6 +400,7 @@ util::Result<PythonCalls> FindPython(pid_t pid) {
     python.new_dict = found[2].address;
     python.run_string = found[3].address;
     python.release = found[4].address;
+    python.is_initialized = found[5].address;
   }
   if (!permitted)
     return util::Status::Error(WhyNotPermitted(pid));

@@ -25,10 +25,9 @@
 //                                           ... at the next safe point of the interpreter: the
 //                                           script
 //
-// The target needs nobody to continue. If this process dies at any instruction, the kernel lets the
-// thread go on: before PTRACE_SETREGS as if nothing had been, after it through the code, which
-// restores everything itself. A system call that the stop interrupted is restarted as the kernel
-// restarts it.
+// The thread never depends on this process. If this process dies, the kernel detaches and the
+// thread continues: before PTRACE_SETREGS where it was, afterwards in the code, which returns there
+// by itself. A system call that the stop interrupted is restarted as the kernel restarts it.
 //
 // Source: ptrace(2); the restart codes are those of the kernel's arch/x86/kernel/signal.c.
 namespace vramscope::cli {
@@ -40,6 +39,7 @@ struct PythonCalls {
   uint64_t new_dict = 0;
   uint64_t run_string = 0;  // PyObject* PyRun_StringFlags(const char*, int, globals, locals, flags)
   uint64_t release = 0;
+  uint64_t is_initialized = 0;              // int Py_IsInitialized(), at any moment
   std::vector<Mapping> mappings;            // of the whole process
   std::vector<RemoteObject::Range> unused;  // executable bytes that nothing uses
 };

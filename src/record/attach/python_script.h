@@ -40,7 +40,8 @@ util::Result<CallEnd> CallInPython(pid_t pid, const PackageCall& call, const Cal
 // A new directory of this user alone, in the place for temporary files.
 util::Result<util::OwnedDirectory> MakePrivateFolder();
 
-// `text` as a Python expression of type bytes. A seam for tests.
-std::string PythonBytes(const std::string& text);
+// `text`, which need not be UTF-8, as a literal of type str, as os.fsdecode() has it. A seam for
+// tests.
+std::string PythonText(const std::string& text);
 
 }  // namespace vramscope::cli

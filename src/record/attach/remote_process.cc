@@ -50,16 +50,6 @@ uint32_t GnuHash(std::string_view name) {
   return hash;
 }
 
-// A value of /proc/PID/status: the text behind "KEY:\t".
-std::string StatusValue(std::string_view status, std::string_view key) {
-  for (std::string_view line; !status.empty();) {
-    line = Take(&status, '\n');
-    if (line.starts_with(key) && line.substr(key.size()).starts_with(":\t"))
-      return std::string(line.substr(key.size() + 2));
-  }
-  return "";
-}
-
 std::string Named(pid_t pid) {
   return fmt::format("process {} ({})", pid, util::ProcCommand(pid));
 }
@@ -78,6 +68,15 @@ std::string WhyNotRunning(pid_t pid, const std::string& status) {
 }
 
 }  // namespace
+
+std::string StatusValue(std::string_view status, std::string_view key) {
+  for (std::string_view line; !status.empty();) {
+    line = Take(&status, '\n');
+    if (line.starts_with(key) && line.substr(key.size()).starts_with(":\t"))
+      return std::string(line.substr(key.size() + 2));
+  }
+  return "";
+}
 
 bool ReadRemote(pid_t pid, uint64_t address, void* out, size_t size_bytes) {
   const iovec here{out, size_bytes};
@@ -207,6 +206,15 @@ std::string WhyNotAttachable(pid_t pid) {
     return fmt::format("{} is a thread of the kernel", Named(pid));
   if (util::ReadProcLink(pid, "exe").empty())
     return WhyNotPermitted(pid);
+  if (StatusValue(*status, "x86_Thread_features").find("shstk") != std::string::npos)
+    return fmt::format("{} has a shadow stack: start it with `vramscope run`", Named(pid));
+  const std::string mounts = util::ReadProcLink(pid, "ns/mnt");
+  if (!mounts.empty() && mounts != util::ReadProcLink(getpid(), "ns/mnt")) {
+    return fmt::format(
+        "{} is in another container: run `vramscope attach` inside it, as in `docker exec NAME "
+        "vramscope attach PID`",
+        Named(pid));
+  }
   if (const std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid)); !why.empty())
     return fmt::format("{} {}: it cannot be recorded", Named(pid), why);
   return "";

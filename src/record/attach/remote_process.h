@@ -66,6 +66,9 @@ class RemoteObject {
   uint64_t strings_ = 0;  // DT_STRTAB
 };
 
+// The text behind "KEY:\t" in /proc/PID/status; "" if there is no such line.
+std::string StatusValue(std::string_view status, std::string_view key);
+
 // Why a process cannot be attached to, as far as /proc says it: one line that says what to do. ""
 // if nothing is known against it.
 std::string WhyNotAttachable(pid_t pid);

@@ -78,9 +78,10 @@ TEST(RemoteObject, MemoryThatIsNoObject_IsNone) {
   EXPECT_FALSE(RemoteObject::Open(getpid(), 0).has_value());
 }
 
-TEST(PythonBytes, AnyPath_IsALiteralWithoutQuotesInIt) {
-  EXPECT_EQ(PythonBytes("/tmp/a-b.c"), "b'/tmp/a-b.c'");
-  EXPECT_EQ(PythonBytes("it's \\ \xff\n"), "b'it\\x27s\\x20\\x5c\\x20\\xff\\x0a'");
+TEST(PythonText, AnyPath_IsALiteralWithoutQuotesInIt) {
+  EXPECT_EQ(PythonText("/tmp/a-b.c"), "'/tmp/a-b.c'");
+  EXPECT_EQ(PythonText("it's \\ \xff\n"), "'it\\x27s \\x5c \\udcff\\x0a'");
+  EXPECT_EQ(PythonText("n\xc3\xa9"), "'n\xc3\xa9'");
 }
 
 }  // namespace

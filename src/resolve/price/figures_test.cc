@@ -469,5 +469,25 @@ TEST_F(FiguresTest, TheFigureMayComeLater) {
               UnorderedElementsAre(Pair("before recording", 680), Pair(kOthers, 900)));
 }
 
+TEST_F(FiguresTest, SamplingMayBeginWithTheFigure) {
+  device_.Late();
+  device_.Moved(20).from_before = true;
+  device_.Figure(700);
+  device_.Sample(1600);
+  device_.Sample(1600);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 680), Pair(kOthers, 900)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(FiguresTest, WhatAContextLeftInTheKernelModuleIsItsProcesses) {
+  device_.Late();
+  device_.Moved(20).from_before = true;
+  device_.Figure(700);
+  device_.Sample(709);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 680), Pair("RM-internal", 9)));
+}
+
 }  // namespace
 }  // namespace vramscope::resolve::price

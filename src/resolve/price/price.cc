@@ -469,7 +469,7 @@ void Pricer::OnLateStart(const LateStart& start) {
       input_.samples[*start.sample].used_bytes - (checkpoints_.DeviceTotal() - others);
   int64_t rest = std::max<int64_t>(0, left);
   // What came with its context is in the device's figure and not in its own.
-  if (figure > kNearlyNothing && rest <= kLargestRm && !others_.are_listed()) {
+  if (figure > kNearlyNothing && rest > 0 && rest <= kLargestRm && !others_.are_listed()) {
     Counter module;
     module.part = Part::kRmInternal;
     book_.Change(book_.Add(std::move(module), start.process), when, rest);

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Iterator
 
+import package
 import pytest
 from places import VRAMSCOPE
 
@@ -63,11 +64,11 @@ print("same" if train(count, lambda: False) == (count, digest) else "different")
 
 
 @contextlib.contextmanager
-def running(code: str, *arguments: str) -> Iterator[subprocess.Popen]:
+def running(code: str, *arguments: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """A Python program that has printed "ready"."""
     command = [sys.executable, "-c", code, *arguments]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     ) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -102,23 +103,30 @@ def test_a_training_that_runs_already(tmp_path):
         dumped = vramscope("dump", process.pid, "--json", env=environment, cwd=tmp_path)
         files = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
         attached = vramscope("attach", process.pid, "--for", "500ms", "-o", trace, env=environment)
-        steps = vramscope("attach", process.pid, "--steps", "5", "-o", tmp_path / "steps.vram", env=environment)
+        # The training steps go on while a recording begins, also one after another.
+        for number in range(8):
+            again = tmp_path / "tmp" / f"{number}.vram"
+            vramscope("attach", process.pid, "--for", "50ms", "-o", again, "--no-report")
         output, errors = process.communicate("", timeout=120)
     assert dumped.returncode == 0, dumped.stderr
     assert attached.returncode == 0, attached.stderr
     assert f"process {process.pid} (" in attached.stderr and "continues" in attached.stderr
     assert process.returncode == 0 and errors == "ready\nsame\n"
     assert not [name for name in files if ".vrl" in name]
-    assert list(temporary.iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == ["steps.vram", "tmp", "train.vram"]
-    counted = json.loads(vramscope("iterations", tmp_path / "steps.vram", "--json").stdout)["iterations"]
-    assert steps.returncode == 0 and len(counted) >= 5, steps.stderr
+    later = sorted(temporary.iterdir())
+    assert [path.name for path in later] == [f"{number}.vram" for number in range(8)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "train.vram"]
 
     exact = dict(zip(("parameter", "gradient", "optimizer state", "buffer"), map(int, output.split())))
-    report = recorded(trace, "--at", "end", "--by", "category")
-    for found in (json.loads(dumped.stdout), report):
+    held = ("--at", "end", "--by", "category,parameter")
+    for found in [recorded(path, *held) for path in (trace, *later)]:
         for category, size in exact.items():
-            assert sum(row["bytes"] for row in found["rows"] if category in row["path"]) == size, category
+            # A recording can end within a step, with memory of that step alone, which has no name.
+            rows = [row["bytes"] for row in found["rows"] if row["path"][0] == category and row["path"][1] != "(none)"]
+            assert sum(rows) == size, category
         assert all(invariant["holds"] for invariant in found["invariants"])
+    dump = json.loads(dumped.stdout)
+    assert sum(row["bytes"] for row in dump["rows"] if "parameter" in row["path"]) == exact["parameter"]
     during = recorded(trace, "--at", "peak", "--by", "line")
     assert any("in train" in row["path"][-1] for row in during["rows"]), "what it allocates meanwhile has lines"
 
@@ -167,6 +175,50 @@ def test_many_attaches_leave_no_trace_in_the_process(tmp_path):
     assert output == result_of(COUNT, "1000")
     assert {(files, threads) for _, files, threads in states} == {states[0][1:]}
     assert states[-1][0] - states[3][0] <= 256, "KiB of resident memory"
+
+
+MARKS = """
+import select, sys, time
+import torch
+import vramscope
+print("ready", flush=True)
+step = 0
+while not select.select([sys.stdin], [], [], 0.002)[0]:
+    work = [torch.zeros(64, 64) for _ in range(8)]
+    step += 1
+    vramscope.mark(f"iteration {step}")
+print("ended", flush=True)
+"""
+
+
+def test_the_programs_own_marks_count_and_options_hold(tmp_path):
+    """The program imports the package; the recording is a ring, has native stacks and a page, and ends by its steps."""
+    pytest.importorskip("torch")
+    place = tmp_path / "package"
+    place.mkdir()
+    trace, page = tmp_path / "x.vram", tmp_path / "x.html"
+    with running(MARKS, env=package.make(place)) as process:
+        options = ("--steps", "30", "--ring", "16M", "--native", "--html", page, "-o", trace)
+        attached = vramscope("attach", process.pid, *options)
+        assert process.communicate("", timeout=60) == ("ended\n", "")
+    assert attached.returncode == 0, attached.stderr
+    counted = json.loads(vramscope("iterations", trace, "--json").stdout)["iterations"]
+    assert 30 <= len(counted) < 3000, attached.stderr
+    assert "</html>" in page.read_text()
+    info = vramscope("info", trace).stdout
+    assert "ring=16777216" in info and "native" in info
+    assert recorded(trace, "--at", "peak", "--by", "line")["rows"]
+
+
+def test_python_that_begins_or_ends(tmp_path):
+    """At any moment of its life, the process does what it would have done."""
+    for delay_ms in range(0, 60, 3):
+        command = [sys.executable, "-c", "import json, time; time.sleep(0.02); print(json.dumps([1, 2]))"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(delay_ms / 1000)
+            vramscope("attach", process.pid, "--for", "1ms", "--timeout", "1s", "--no-report", cwd=tmp_path)
+            output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output, errors) == (0, "[1, 2]\n", ""), delay_ms
 
 
 REFUSED = {

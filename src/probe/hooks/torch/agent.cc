@@ -293,6 +293,11 @@ void Forget() {
   StepsForget();
 }
 
+void ForgetSession() {
+  g_agent.held.store(true, std::memory_order_relaxed);
+  Forget();
+}
+
 void ForkedChild() {
   CollectorForked();
   if (g_torch.modules == nullptr)
@@ -347,7 +352,7 @@ bool Prepare() {
 
 const Source kTorchSource = {.opening = ObserveOpening,
                              .begin_late = BeginLate,
-                             .forget = Forget,
+                             .forget = ForgetSession,
                              .forked = ForkedChild};
 
 namespace {
@@ -362,6 +367,7 @@ void AskForRun() {
 }  // namespace
 
 void TorchLook() {
+  g_agent.held.store(false, std::memory_order_relaxed);
   Outcome outcome = Outcome::kLater;
   if (AgentMayRecord())
     RunAgent(Run::kLook, nullptr, &outcome);
@@ -377,8 +383,8 @@ void TorchLookLast() {
 }
 
 bool AgentMayRecord() {
-  return g_torch.names.load(std::memory_order_relaxed) != TorchNames::kOff && !TeardownBegan() &&
-         !SessionIsOff();
+  return g_torch.names.load(std::memory_order_relaxed) != TorchNames::kOff &&
+         !g_agent.held.load(std::memory_order_relaxed) && !TeardownBegan() && !SessionIsOff();
 }
 
 bool AgentSearch(Object tensors, bool* interrupted) {

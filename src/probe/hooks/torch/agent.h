@@ -78,6 +78,9 @@ struct Agent {
   std::atomic<bool> moved{false};          // a module, since the last look that found none moving
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
+  // From the end of a session until TorchLook() in the next one. Before, the memory that names are
+  // for is not recorded: it is older than the recording.
+  std::atomic<bool> held{false};
   std::atomic<bool> gradients_wanted{false};
   std::atomic<bool> survey_wanted{false};
   std::atomic<bool> pools_wanted{false};  // a graph was captured since private pools were looked at
