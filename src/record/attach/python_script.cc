@@ -122,7 +122,7 @@ if sys.version_info < (3, 9):
     if is_ready() and is_taken():
         answer("its Python is older than 3.9")
 elif not is_ready():
-    posix.close(posix.open({later}, posix.O_CREAT | posix.O_WRONLY, 0o600))
+    posix.symlink("again", {later})
 elif is_taken():
     begin()
 )";
@@ -145,6 +145,7 @@ void RemoveAll(const util::OwnedDirectory& folder) {
     if (util::Result<util::UniqueFd> file = folder.Open(name, nullptr); file)
       (void)folder.Remove(name, *file);
   }
+  (void)folder.RemoveLink(kLater);
 }
 
 // The answer, when it is there.
@@ -159,12 +160,6 @@ std::optional<std::string> ReadAnswer(const util::OwnedDirectory& folder) {
 bool TakeBack(const util::OwnedDirectory& folder) {
   const util::Result<util::UniqueFd> file = folder.Open(kScript, nullptr);
   return file && folder.Remove(kScript, *file);
-}
-
-// Whether the script asks for another call. Forgets it.
-bool TakeLater(const util::OwnedDirectory& folder) {
-  const util::Result<util::UniqueFd> file = folder.Open(kLater, nullptr);
-  return file && folder.Remove(kLater, *file);
 }
 
 util::Result<CallEnd> Await(pid_t pid,
@@ -192,7 +187,8 @@ util::Result<CallEnd> Await(pid_t pid,
       said = true;
       limits.on_wait();
     }
-    if (TakeLater(folder)) {
+    // The script asks for another call.
+    if (folder.RemoveLink(kLater)) {
       std::this_thread::sleep_for(kRetry);
       VRAMSCOPE_RETURN_IF_ERROR(ask());
     }
