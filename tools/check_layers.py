@@ -33,7 +33,8 @@ STAGES = {
     "record": ["pipeline"],
     "checkpoint": ["record"],
     "metrics": ["record"],
-    "cli": ["checkpoint", "metrics", "import"],
+    "top": ["record"],
+    "cli": ["checkpoint", "metrics", "top", "import"],
 }
 
 # What is linked into a program or a shared object directly, by CMake's own commands.

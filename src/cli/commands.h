@@ -31,6 +31,7 @@ void RegisterKeywords(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterFleet(CLI::App& app, int* exit_code);
 void RegisterMetrics(CLI::App& app, int* exit_code);
+void RegisterTop(CLI::App& app, int* exit_code);
 void RegisterImport(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);

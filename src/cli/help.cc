@@ -28,7 +28,7 @@ const std::vector<CommandGroup>& CommandGroups() {
       {"What holds the memory?", {"report", "open", "plot", "keywords"}},
       {"Does it grow? What changed?", {"iterations", "leaks", "diff"}},
       {"Which of many ranks is different?", {"fleet"}},
-      {"Watch running programs", {"metrics"}},
+      {"Watch running programs", {"top", "metrics"}},
       {"Is the recording complete? What works here?", {"info", "doctor"}},
       {"Work with other tools", {"import", "export"}},
       {"Lend the GPU to another program", {"yield", "resume"}},

@@ -186,6 +186,7 @@ int Main(std::vector<std::string> words) {
   RegisterExport(app, &exit_code);
   RegisterFleet(app, &exit_code);
   RegisterMetrics(app, &exit_code);
+  RegisterTop(app, &exit_code);
   RegisterImport(app, &exit_code);
   RegisterFinish(app, &exit_code);
   RegisterSnapshot(app, &exit_code);

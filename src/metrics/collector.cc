@@ -3,44 +3,22 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "pipeline/console.h"
-#include "pipeline/live_directory.h"
+#include "pipeline/live_recordings.h"
 #include "pipeline/open_recording.h"
-#include "pipeline/survivors.h"
 #include "query/history/metrics.h"
 #include "tables/row_of.h"
-#include "util/file.h"
 
 namespace vramscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kLongestCommand = 160;
 constexpr size_t kMostNotes = 100;
-constexpr char kLiveEnding[] = ".vram.d";
-
-bool IsRecorded(const std::string& live_directory) {
-  return LauncherIsAlive(live_directory) || !LiveRecorders(live_directory).empty();
-}
-
-std::vector<std::string> LiveDirectoriesIn(const std::string& folder) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().string().ends_with(kLiveEnding) && IsLiveDirectory(it->path().string()))
-      found.push_back(it->path().string());
-  }
-  return found;
-}
 
 std::string GpuText(const tables::DeviceRow& device) {
   if (device.kind == tables::DeviceKind::kGpu)
@@ -54,35 +32,26 @@ class RecordingSamples {
   RecordingSamples(const tables::Recording& recording,
                    const std::string& live_directory,
                    Exposition* out)
-      : recording_(recording), tables_(recording.tables()), out_(*out) {
-    for (const Recorder& recorder : LiveRecorders(live_directory))
-      recorders_.push_back(recorder.pid);
-    launcher_is_alive_ = LauncherIsAlive(live_directory);
-  }
+      : recording_(recording),
+        tables_(recording.tables()),
+        running_(recording, live_directory),
+        out_(*out) {}
 
   void Add(const query::Metrics& metrics) {
     for (const query::AccountMetrics& account : metrics.accounts) {
-      if (Runs(account.process))
+      if (running_.Has(account.process))
         AddAccount(account);
       const auto residual = metrics.residual_bytes.find(account.device);
-      if (Runs(account.process) && residual != metrics.residual_bytes.end())
+      if (running_.Has(account.process) && residual != metrics.residual_bytes.end())
         out_.AddWorst(Metric::kResidual, LabelsOf(account.device), residual->second);
     }
     for (uint32_t i = 1; i < tables_.processes.size(); ++i) {
-      if (Runs(tables::ProcessId{i}))
+      if (running_.Has(tables::ProcessId{i}))
         AddProcess(tables::ProcessId{i}, metrics);
     }
   }
 
  private:
-  // A process that is only sampled has no live file.
-  bool Runs(tables::ProcessId process) const {
-    const uint32_t pid = RowOf(tables_.processes, process).pid;
-    if (!recorders_.empty())
-      return std::find(recorders_.begin(), recorders_.end(), pid) != recorders_.end();
-    return launcher_is_alive_ && IsRunning(static_cast<pid_t>(pid));
-  }
-
   std::string PidText(tables::ProcessId process) const {
     return std::to_string(RowOf(tables_.processes, process).pid);
   }
@@ -128,54 +97,21 @@ class RecordingSamples {
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
+  const RunningProcesses running_;
   Exposition& out_;
-  std::vector<uint32_t> recorders_;
-  bool launcher_is_alive_ = false;
 };
 
 }  // namespace
 
 util::Result<Collector> Collector::Make(const std::vector<std::string>& what) {
-  Collector self;
-  self.all_ = what.empty();
-  for (const std::string& one : what) {
-    if (IsFolder(one)) {
-      self.folders_.push_back(one);
-      continue;
-    }
-    VRAMSCOPE_ASSIGN_OR_RETURN(std::string directory, FindLiveDirectory(one));
-    self.directories_.push_back(std::move(directory));
-  }
+  VRAMSCOPE_ASSIGN_OR_RETURN(LiveRecordings recordings, LiveRecordings::Make(what));
+  Collector self(std::move(recordings));
   auto nvml = Nvml::Load();
   if (nvml)
     self.nvml_ = std::move(*nvml);
   else
     Note("no metrics of GPUs: " + nvml.status().message());
   return self;
-}
-
-std::vector<std::string> Collector::FindRecordings() {
-  std::vector<std::string> found = directories_;
-  for (const std::string& folder : folders_) {
-    for (std::string& directory : LiveDirectoriesIn(folder))
-      found.push_back(std::move(directory));
-  }
-  if (all_) {
-    for (const pid_t pid : util::AllProcesses()) {
-      if (auto directory = LiveDirectoryOfProcess(pid))
-        found.push_back(std::move(*directory));
-    }
-  }
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  std::erase_if(found, [&](const std::string& directory) {
-    if (IsRecorded(directory))
-      return false;
-    if (std::count(directories_.begin(), directories_.end(), directory) > 0)
-      NoteOnce(directory + ": nothing records into it: no metrics of it");
-    return true;
-  });
-  return found;
 }
 
 util::Status Collector::AddRecording(const std::string& live_directory, Exposition* out) const {
@@ -188,7 +124,11 @@ util::Status Collector::AddRecording(const std::string& live_directory, Expositi
 void Collector::AddRecordings(Exposition* out) {
   uint64_t read = 0;
   uint64_t unread = 0;
-  for (const std::string& directory : FindRecordings()) {
+  std::vector<std::string> ended;
+  const std::vector<std::string> recordings = recordings_.Find(&ended);
+  for (const std::string& directory : ended)
+    NoteOnce(directory + ": nothing records into it: no metrics of it");
+  for (const std::string& directory : recordings) {
     const util::Status added = AddRecordingSafely(directory, out);
     // A recording that has just ended is not an error.
     if (!added.ok() && !IsRecorded(directory))

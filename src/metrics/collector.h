@@ -4,9 +4,11 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metrics/exposition.h"
+#include "pipeline/live_recordings.h"
 #include "record/sample/nvml.h"
 #include "util/status.h"
 
@@ -23,9 +25,8 @@ class Collector {
   std::string Collect();
 
  private:
-  Collector() = default;
+  explicit Collector(LiveRecordings recordings) : recordings_(std::move(recordings)) {}
 
-  std::vector<std::string> FindRecordings();
   void AddRecordings(Exposition* out);
   util::Status AddRecording(const std::string& live_directory, Exposition* out) const;
   // An exception is an error, too.
@@ -33,9 +34,7 @@ class Collector {
   void AddGpus(Exposition* out);
   void NoteOnce(const std::string& message);
 
-  bool all_ = false;
-  std::vector<std::string> directories_;
-  std::vector<std::string> folders_;
+  LiveRecordings recordings_;
   std::unique_ptr<Nvml> nvml_;  // none: there is no driver
   std::set<std::string> noted_;
 };
