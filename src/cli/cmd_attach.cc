@@ -27,7 +27,7 @@
 #include "pipeline/open_recording.h"
 #include "pipeline/survivors.h"
 #include "query/dimensions/iteration_times.h"
-#include "record/attach/python_script.h"
+#include "record/attach/remote_call.h"
 #include "record/attach/remote_process.h"
 #include "record/environment.h"
 #include "record/recording_place.h"
@@ -111,7 +111,7 @@ class Attach {
   util::Status Begin();
   util::Status OpenPlace();
   void StartWatches();
-  util::Result<CallEnd> Call(const std::string& function, std::vector<std::string> arguments);
+  util::Result<CallEnd> Call(const RemoteCall& call);
   bool HasSteps();
   void AwaitEnd();
   bool EndRecording();
@@ -122,6 +122,7 @@ class Attach {
   AttachArguments arguments_;
   std::string probe_;
   std::string package_;
+  bool has_python_ = false;
   int64_t duration_ns_ = 0;
   int64_t timeout_ns_ = 0;
   int64_t began_ns_ = 0;
@@ -154,8 +155,7 @@ util::Status Attach::Check() {
   VRAMSCOPE_ASSIGN_OR_RETURN(probe_, FindProbe());
   VRAMSCOPE_RETURN_IF_ERROR(CheckProbe(pid, probe_));
   package_ = FindPackage();
-  if (package_.empty())
-    return util::Status::Error("the Python package is not installed: pip install vramscope");
+  VRAMSCOPE_ASSIGN_OR_RETURN(has_python_, CheckCallable(pid, package_));
   VRAMSCOPE_RETURN_IF_ERROR(BecomeUserOf(pid));
   VRAMSCOPE_RETURN_IF_ERROR(place_.Choose(arguments_.output));
   if (!arguments_.report.html.empty())
@@ -188,20 +188,40 @@ void Attach::StartWatches() {
   }
 }
 
-util::Result<CallEnd> Attach::Call(const std::string& function,
-                                   std::vector<std::string> arguments) {
+RemoteCall BeginCall(const std::string& package,
+                     const std::string& probe,
+                     const std::string& directory,
+                     const std::string& options) {
+  return {.package = package,
+          .function = "begin",
+          .arguments = {probe, directory, options},
+          .probe = probe,
+          .native_function = "vramscope_begin_native",
+          .native_arguments = {directory, options}};
+}
+
+RemoteCall EndCall(const std::string& package, const std::string& probe) {
+  return {.package = package,
+          .function = "end",
+          .probe = probe,
+          .native_function = "vramscope_end_native"};
+}
+
+util::Result<CallEnd> Attach::Call(const RemoteCall& call) {
   const CallLimits limits{
       .limit = std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(timeout_ns_)),
       .on_wait =
           [this] {
-            Note(fmt::format("{} executes no Python at the moment: waiting for at most {}",
-                             Described(arguments_.pid), arguments_.timeout));
+            Note(fmt::format("{} {} at the moment: waiting for at most {}",
+                             Described(arguments_.pid),
+                             has_python_ ? "executes no Python" : "does not load the probe",
+                             arguments_.timeout));
           },
       .give_up =
           [this] {
             return onlooker_->Wait(std::chrono::nanoseconds(0)) == Onlooker::Seen::kSignal;
           }};
-  return CallInPython(arguments_.pid, {package_, function, std::move(arguments)}, limits);
+  return CallInProcess(arguments_.pid, call, limits);
 }
 
 util::Status Attach::Begin() {
@@ -211,7 +231,7 @@ util::Status Attach::Begin() {
   if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
     recording.session = ids[0];
   const util::Result<CallEnd> begun =
-      Call("begin", {probe_, place_.live_directory(), OptionsText(recording)});
+      Call(BeginCall(package_, probe_, place_.live_directory(), OptionsText(recording)));
   if (!begun)
     return begun.status();
   began_ns_ = base::MonotonicNs();
@@ -222,9 +242,9 @@ util::Status Attach::Begin() {
       return util::Status::Error(fmt::format("process {} has ended", arguments_.pid));
     case CallEnd::kTimeOut:
       return util::Status::Error(fmt::format(
-          "{} executed no Python for {}: it waits in a call outside of Python; try a longer "
-          "--timeout",
-          Described(arguments_.pid), arguments_.timeout));
+          "{} {} for {}; try a longer --timeout", Described(arguments_.pid),
+          has_python_ ? "is busy in a call outside of Python" : "did not load the probe",
+          arguments_.timeout));
     case CallEnd::kGivenUp:
       return util::Status::Error(fmt::format("{} is not recorded", Described(arguments_.pid)));
   }
@@ -273,7 +293,7 @@ void Attach::AwaitEnd() {
 
 // Whether the process records no more.
 bool Attach::EndRecording() {
-  const util::Result<CallEnd> ended = Call("end", {});
+  const util::Result<CallEnd> ended = Call(EndCall(package_, probe_));
   if (!ended && IsRunning(arguments_.pid)) {
     Fail(ended.status().message());
     return false;
@@ -376,10 +396,10 @@ int Detach(pid_t pid) {
                : kExitOk;
   }
   // `vramscope attach` was killed: this process does its work.
-  const std::string package = FindPackage();
-  if (package.empty())
-    return Fail("the Python package is not installed: pip install vramscope");
-  const util::Result<CallEnd> ended = CallInPython(pid, {package, "end", {}}, {});
+  const util::Result<std::string> probe = FindProbe();
+  if (!probe)
+    return Fail(probe.status().message());
+  const util::Result<CallEnd> ended = CallInProcess(pid, EndCall(FindPackage(), *probe), {});
   if (!ended)
     return Fail(ended.status().message());
   if (*ended == CallEnd::kTimeOut)
@@ -447,8 +467,7 @@ void AddAttachOptions(CLI::App& command, AttachArguments* arguments) {
 }  // namespace
 
 void RegisterAttach(CLI::App& app, int* exit_code) {
-  CLI::App* const attach =
-      app.add_subcommand("attach", "Record a Python process that already runs");
+  CLI::App* const attach = app.add_subcommand("attach", "Record a process that already runs");
   auto arguments = std::make_shared<AttachArguments>();
   AddAttachOptions(*attach, arguments.get());
   attach

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -394,6 +395,13 @@ bool OwnedDirectory::RemoveLink(const std::string& name) const {
   struct stat info {};
   return HasLink(name) && fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
          RemoveExactly(fd_.get(), name, IdentityOf(info));
+}
+
+std::string OwnedDirectory::LinkTarget(const std::string& name) const {
+  char target[PATH_MAX];
+  const ssize_t size =
+      HasLink(name) ? readlinkat(fd_.get(), name.c_str(), target, sizeof target) : -1;
+  return size > 0 ? std::string(target, static_cast<size_t>(size)) : "";
 }
 
 int OwnedDirectory::MoveTo(const std::string& path) {

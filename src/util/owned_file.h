@@ -101,6 +101,7 @@ class OwnedDirectory {
   bool CreateLink(const std::string& name, const std::string& target) const;
   bool HasLink(const std::string& name) const;  // a symbolic link of this user's
   bool RemoveLink(const std::string& name) const;
+  std::string LinkTarget(const std::string& name) const;  // "" if it is no such link
   // Renames the directory to `path`, an unused name in the same parent. 0 or errno; ENOENT if it is
   // not at its path any more.
   int MoveTo(const std::string& path);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
+#include <cstring>
 
 #include "base/compiler.h"
 #include "format/enums.h"
@@ -19,6 +24,13 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 1024;
 std::atomic<uint64_t> g_began{0};
+
+// Whether `vramscope attach` still waits for `answer`: it deletes this file otherwise.
+bool TakeTicket(const char* answer) {
+  char ticket[PATH_MAX];
+  const int size = std::snprintf(ticket, sizeof ticket, "%s.call", answer);
+  return size > 0 && size < PATH_MAX && unlink(ticket) == 0;
+}
 
 }  // namespace
 }  // namespace vramscope::probe
@@ -76,6 +88,29 @@ VRAMSCOPE_EXPORT void vramscope_prior(int kind,
       .address = address,
       .size = size_bytes,
       .name = name != nullptr ? scope->InternString(name, CutText(name, kMaxNameBytes)) : 0});
+}
+
+// What `vramscope attach` calls in a program without Python, in a thread of its own
+// (record/attach/remote_call.cc). `answer`: path of a symbolic link that answers, "done" or an
+// error. Nothing is done if nobody waits for it any more.
+VRAMSCOPE_EXPORT void vramscope_begin_native(const char* live_dir,
+                                             const char* options,
+                                             const char* answer) {
+  if (!TakeTicket(answer))
+    return;
+  const int error = vramscope_attach(live_dir, options);
+  if (error == 0)
+    vramscope_prior(static_cast<int>(format::PriorKind::kProcess), format::kNoDevice, 0, 0,
+                    "vramscope.start");
+  (void)symlink(error == 0 ? "done" : std::strerror(error), answer);
+}
+
+VRAMSCOPE_EXPORT void vramscope_end_native(const char*, const char*, const char* answer) {
+  if (!TakeTicket(answer))
+    return;
+  SessionSetPaused(true);
+  vramscope_detach();
+  (void)symlink("done", answer);
 }
 
 // The functions of the line profiler, for python/vramscope/_line_tracer.py: a new dict, or null. It

@@ -2,36 +2,14 @@
 #include "record/attach/python_script.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <functional>
-#include <optional>
 #include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
 
-#include "pipeline/survivors.h"
-#include "record/attach/pending_call.h"
-#include "util/file.h"
-#include "util/owned_file.h"
 #include "util/text.h"
 
 namespace vramscope::cli {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-constexpr char kScript[] = "call.py";
-constexpr char kAnswer[] = "answer";
-constexpr char kLater[] = "later";
-constexpr size_t kMostAnswerBytes = 1 << 16;
-constexpr milliseconds kLook{1};
-constexpr milliseconds kLong{1000};
-constexpr milliseconds kRetry{50};
 
 // What runs at the interpreter's safe point, which can be before `os` is imported. It runs the
 // script, if that is still there. Exceptions of the program's signal handlers, which can run
@@ -46,15 +24,18 @@ else:
 )";
 
 // While Python starts, and while the main thread imports what this needs, the script does nothing
-// but to ask for another call. Whoever removes its file first has decided whether it runs.
+// but to ask for another call. Whoever removes its file first has decided whether it runs. It runs
+// in the main thread, or in one that Python does not know: there it must not be the first to import
+// `threading`, which would take it for the main thread.
 //
 // A thread of its own does the work. The main thread continues at once: signal handlers of the
-// program run there, and may raise. The interpreter waits for that thread before it ends.
+// program run there, and may raise. The interpreter waits for that thread before it ends. Where
+// threads are greenlets, it would run in the middle of the program's.
 //
 // The package has a name of its own, and its __init__ does not run: the program's own `import
 // vramscope` is not affected, and takes its time when it comes.
 constexpr char kScriptText[] = R"(
-import posix, sys
+import _thread, posix, sys
 
 def is_whole(name):
     module = sys.modules.get(name)
@@ -69,7 +50,8 @@ def imports():
 def is_ready():
     if not is_whole("os") or not is_whole("io"):
         return False
-    return is_whole("threading") or ("threading" not in sys.modules and not imports())
+    is_main = _thread.get_native_id() == posix.getpid()
+    return is_whole("threading") or (is_main and "threading" not in sys.modules and not imports())
 
 def is_taken():
     try:
@@ -108,15 +90,18 @@ def begin():
     import threading
     if not threading.main_thread().is_alive():
         return answer("it is ending")
+    start = getattr(threading, "_start_joinable_thread", None) or threading._start_new_thread
+    if type(start) is not type(posix.open):
+        return answer("its threads are not the system's (gevent or eventlet): start it with `vramscope run`")
     try:
-        threading.Thread(target=call, name="vramscope").start()
+        threading.Thread(target=call, name="vramscope", daemon=False).start()
     except RuntimeError as error:
         last = error.__traceback__
         while last.tb_next is not None:
             last = last.tb_next
         if last.tb_frame.f_code.co_filename != threading.__file__:
             raise  # of a signal handler
-        answer(str(error))
+        answer("it is ending" if "shutdown" in str(error) else str(error))
 
 if sys.version_info < (3, 9):
     if is_ready() and is_taken():
@@ -127,76 +112,22 @@ elif is_taken():
     begin()
 )";
 
-util::Status WriteScript(const util::OwnedDirectory& folder, const PackageCall& call) {
+}  // namespace
+
+std::string ScriptFor(const PythonCall& call) {
   std::string arguments;
   for (const std::string& argument : call.arguments)
     arguments += PythonText(argument) + ", ";
-  const auto path = [&](const char* name) { return PythonText(folder.path() + "/" + name); };
-  const std::string text =
-      fmt::format(kScriptText, fmt::arg("script", path(kScript)), fmt::arg("answer", path(kAnswer)),
-                  fmt::arg("later", path(kLater)), fmt::arg("folder", PythonText(call.folder)),
-                  fmt::arg("function", call.function), fmt::arg("arguments", arguments));
-  VRAMSCOPE_ASSIGN_OR_RETURN(const util::UniqueFd file, folder.CreateFile(kScript));
-  return util::ReplaceContents(file, text);
+  return fmt::format(kScriptText, fmt::arg("script", PythonText(call.script)),
+                     fmt::arg("answer", PythonText(call.answer)),
+                     fmt::arg("later", PythonText(call.later)),
+                     fmt::arg("folder", PythonText(call.package)),
+                     fmt::arg("function", call.function), fmt::arg("arguments", arguments));
 }
 
-void RemoveAll(const util::OwnedDirectory& folder) {
-  for (const std::string& name : folder.Names()) {
-    if (util::Result<util::UniqueFd> file = folder.Open(name, nullptr); file)
-      (void)folder.Remove(name, *file);
-  }
-  (void)folder.RemoveLink(kLater);
+std::string TextFor(const PythonCall& call) {
+  return fmt::format(kText, PythonText(call.script));
 }
-
-// The answer, when it is there.
-std::optional<std::string> ReadAnswer(const util::OwnedDirectory& folder) {
-  if (!folder.Has(kAnswer))
-    return {};
-  const util::Result<util::UniqueFd> file = folder.Open(kAnswer, nullptr);
-  return file ? util::ReadToEnd(file->get(), kMostAnswerBytes) : std::nullopt;
-}
-
-// Whether the script will not run any more.
-bool TakeBack(const util::OwnedDirectory& folder) {
-  const util::Result<util::UniqueFd> file = folder.Open(kScript, nullptr);
-  return file && folder.Remove(kScript, *file);
-}
-
-util::Result<CallEnd> Await(pid_t pid,
-                            const util::OwnedDirectory& folder,
-                            const CallLimits& limits,
-                            const std::function<util::Status()>& ask) {
-  const auto began = steady_clock::now();
-  bool said = false;
-  for (;;) {
-    const bool runs = IsRunning(pid);
-    if (const std::optional<std::string> answer = ReadAnswer(folder)) {
-      if (answer->empty())
-        return CallEnd::kDone;
-      return util::Status::Error(
-          fmt::format("process {} ({}): {}", pid, util::ProcCommand(pid), *answer));
-    }
-    if (!runs)
-      return CallEnd::kGone;
-    const auto waited = steady_clock::now() - began;
-    const bool is_late = waited > limits.limit;
-    // Once the program has taken the script, its answer comes soon.
-    if ((is_late || (limits.give_up && limits.give_up())) && TakeBack(folder))
-      return is_late ? CallEnd::kTimeOut : CallEnd::kGivenUp;
-    if (!said && waited > kLong && limits.on_wait && folder.Has(kScript)) {
-      said = true;
-      limits.on_wait();
-    }
-    // The script asks for another call.
-    if (folder.RemoveLink(kLater)) {
-      std::this_thread::sleep_for(kRetry);
-      VRAMSCOPE_RETURN_IF_ERROR(ask());
-    }
-    std::this_thread::sleep_for(kLook);
-  }
-}
-
-}  // namespace
 
 std::string PythonText(const std::string& text) {
   std::string literal = "'";
@@ -215,29 +146,6 @@ std::string PythonText(const std::string& text) {
     at += std::max<size_t>(length, 1);
   }
   return literal + "'";
-}
-
-util::Result<util::OwnedDirectory> MakePrivateFolder() {
-  std::error_code error;
-  const std::string place = std::filesystem::temp_directory_path(error).string();
-  return util::OwnedDirectory::CreateTemporary(place + "/vramscope-");
-}
-
-util::Result<CallEnd> CallInPython(pid_t pid, const PackageCall& call, const CallLimits& limits) {
-  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory folder, MakePrivateFolder());
-  const std::string text = fmt::format(kText, PythonText(folder.path() + "/" + kScript));
-  // What is loaded may have changed when it is asked again.
-  const auto ask = [&]() -> util::Status {
-    VRAMSCOPE_ASSIGN_OR_RETURN(const PythonCalls python, FindPython(pid));
-    return AddPendingCall(pid, python, text);
-  };
-  util::Status status = WriteScript(folder, call);
-  if (status.ok())
-    status = ask();
-  util::Result<CallEnd> end = status.ok() ? Await(pid, folder, limits, ask) : status;
-  RemoveAll(folder);
-  (void)folder.RemoveSelf();
-  return end;
 }
 
 }  // namespace vramscope::cli

@@ -132,7 +132,10 @@ std::optional<RemoteObject> RemoteObject::Open(pid_t pid, uint64_t base) {
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type == PT_DYNAMIC)
       dynamic = bias + segment.p_vaddr;
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0)
+    if (segment.p_type != PT_LOAD)
+      continue;
+    object.extent_ = {base, bias + segment.p_vaddr + segment.p_memsz};
+    if ((segment.p_flags & PF_X) == 0)
       continue;
     const uint64_t end = bias + segment.p_vaddr + segment.p_filesz;
     if (segment.p_filesz == segment.p_memsz && PageOf(end) != end)

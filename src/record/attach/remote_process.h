@@ -56,9 +56,12 @@ class RemoteObject {
     uint64_t end = 0;
   };
   Range UnusedCode() const { return unused_; }
+  // From its first byte to its last.
+  Range Extent() const { return extent_; }
 
  private:
   pid_t pid_ = 0;
+  Range extent_;
   Range unused_;
   uint64_t bias_ = 0;     // from the file's addresses to those in memory
   uint64_t hash_ = 0;     // DT_GNU_HASH

@@ -3,15 +3,20 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "record/attach/detour.h"
 #include "record/attach/python_script.h"
+#include "record/attach/remote_code.h"
 #include "util/file.h"
 
 namespace vramscope::cli {
@@ -83,6 +88,54 @@ TEST(PythonText, AnyPath_IsALiteralWithoutQuotesInIt) {
   EXPECT_EQ(PythonText("it's \\ \xff\n"), "'it\\x27s \\x5c \\udcff\\x0a'");
   EXPECT_EQ(PythonText("n\xc3\xa9"), "'n\xc3\xa9'");
 }
+
+#if defined(__x86_64__)
+TEST(Detour, CallsThatHoldNoLockOfTheCLibrary_AreIdle) {
+  for (const uint64_t call : std::initializer_list<uint64_t>{SYS_clock_nanosleep, SYS_poll,
+                                                             SYS_epoll_wait, SYS_read, SYS_wait4})
+    EXPECT_TRUE(IsIdleCall(call, 0)) << call;
+  for (const uint64_t call :
+       std::initializer_list<uint64_t>{SYS_write, SYS_mmap, SYS_ioctl, SYS_openat})
+    EXPECT_FALSE(IsIdleCall(call, 0)) << call;
+  constexpr uint64_t kSemaphore = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG;
+  constexpr uint64_t kLockOfMalloc = FUTEX_WAIT | FUTEX_PRIVATE_FLAG;
+  EXPECT_TRUE(IsIdleCall(SYS_futex, kSemaphore));
+  EXPECT_FALSE(IsIdleCall(SYS_futex, kLockOfMalloc));
+}
+
+TEST(RemoteCode, OfATask_HoldsTheAddressesOfItsTextsAndItsSequence) {
+  const RemoteTask task{.way = RemoteTask::Way::kLibrary,
+                        .library = "/lib/probe.so",
+                        .function = "begin",
+                        .arguments = {"directory", "", "answer"}};
+  constexpr uint64_t kPlace = 0x7f0000001230;
+  const std::string code = CodeFor(task, RemoteProgram{}, kPlace, 7);
+  EXPECT_EQ(code.size(), CodeSize(task));
+  EXPECT_EQ(code.size() % sizeof(long), 0u);
+  EXPECT_EQ(SequenceOf(code), 7u);
+  EXPECT_EQ(SequenceOf(std::string(code.size(), '\0')), 0u);
+  EXPECT_EQ(SequenceOf(code.substr(0, 100)), 0u);
+  for (const char* const text : {"/lib/probe.so", "begin", "directory", "answer"}) {
+    const uint64_t address = kPlace + code.find(text);
+    const std::string bytes(reinterpret_cast<const char*>(&address), sizeof address);
+    EXPECT_NE(code.find(bytes), std::string::npos) << text;
+    EXPECT_EQ(code[code.find(text) + std::string(text).size()], '\0') << text;
+  }
+}
+
+TEST(RemoteCode, ThisProcess_HasACLibraryAndNoPython) {
+  const util::Result<RemoteProgram> program = FindProgram(getpid());
+  ASSERT_TRUE(program.ok());
+  EXPECT_TRUE(program->HasThreads());
+  EXPECT_TRUE(program->HasLoader());
+  EXPECT_FALSE(program->has_python);
+  EXPECT_FALSE(program->has_driver);
+  const auto function = reinterpret_cast<uint64_t>(&getpid);
+  EXPECT_TRUE(std::any_of(
+      program->c_library.begin(), program->c_library.end(),
+      [&](const auto& range) { return range.begin <= function && function < range.end; }));
+}
+#endif
 
 }  // namespace
 }  // namespace vramscope::cli

@@ -168,7 +168,8 @@ std::vector<Entry> Pricer::InOrder() const {
   return entries;
 }
 
-// Counts contexts that have no price from readings or NVML's figures.
+// Counts contexts that have no price from readings or NVML's figures, and are not among the memory
+// from before the recording.
 uint64_t Pricer::CountUnknownContexts() const {
   const auto has_row = [&](uint32_t process) {
     return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
@@ -178,7 +179,8 @@ uint64_t Pricer::CountUnknownContexts() const {
   return static_cast<uint64_t>(
       std::count_if(series_.unpriced.begin(), series_.unpriced.end(), [&](uint32_t number) {
         const ImplicitCall& call = input_.calls[number];
-        return call.kind == Kind::kContextCreate && !has_row(call.process);
+        const bool was_before = call.process < before_.size() && before_[call.process] != kNone;
+        return call.kind == Kind::kContextCreate && !was_before && !has_row(call.process);
       }));
 }
 

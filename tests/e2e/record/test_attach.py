@@ -14,7 +14,7 @@ from typing import Iterator
 
 import package
 import pytest
-from places import VRAMSCOPE
+from places import FAKE, HOSTS, VRAMSCOPE
 
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 
@@ -242,7 +242,7 @@ def test_processes_that_cannot_be_attached_to_are_refused(tmp_path):
         return done.stderr
 
     with subprocess.Popen(["sleep", "60"]) as other:
-        assert f"process {other.pid} (sleep) runs no Python" in refused(other.pid)
+        assert f"process {other.pid} (sleep) runs no Python and has not loaded the CUDA driver" in refused(other.pid)
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
         assert "has ended" in refused(other.pid)
@@ -254,13 +254,81 @@ def test_processes_that_cannot_be_attached_to_are_refused(tmp_path):
         assert process.communicate("", timeout=60)[0] == result_of(COUNT, "10")
 
 
-def test_a_process_that_executes_no_python_is_waited_for(tmp_path):
-    code = "import time, sys\nprint('ready', flush=True)\ntime.sleep(3.5)\nprint('done', flush=True)\n"
+IDLE = {
+    "sleep": "time.sleep(4)",
+    "input": "print(input())",
+    "join": "t = threading.Thread(target=time.sleep, args=(4,)); t.start(); t.join()",
+    "queue": "q = queue.Queue(); threading.Timer(4, q.put, (5,)).start(); print(q.get())",
+    "poll": "print(select.select([], [], [], 4))",
+    "events": "asyncio.run(asyncio.sleep(4))",
+    "child": "print(subprocess.run(['sleep', '4']).returncode)",
+    "signal": "threading.Timer(4, os.kill, (os.getpid(), 10)).start(); print(signal.sigwait([10]))",
+}
+
+
+def test_a_process_whose_main_thread_waits(tmp_path):
+    """It is recorded at once, its calls return what they would have returned, and it waits no longer."""
+    program = """
+import asyncio, os, queue, select, signal, subprocess, sys, threading, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [10])
+print("ready", flush=True)
+began = time.monotonic()
+CALL
+print(time.monotonic() - began < 5.5, flush=True)
+"""
+    with contextlib.ExitStack() as stack:
+        programs = {name: stack.enter_context(running(program.replace("CALL", call))) for name, call in IDLE.items()}
+        attaches = {}
+        for name, process in programs.items():
+            trace = str(tmp_path / f"{name}.vram")
+            command = [str(VRAMSCOPE), "attach", str(process.pid), "--for", "2s", "--no-report", "-o", trace]
+            attaches[name] = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        for name, attach in attaches.items():
+            errors = attach.communicate(timeout=60)[1]
+            assert attach.returncode == 0 and "recording process" in errors, (name, errors)
+        said = {name: process.communicate("text\n", timeout=60) for name, process in programs.items()}
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.vram" for name in IDLE}
+    results = {"input": "text\n", "queue": "5\n", "poll": "([], [], [])\n", "child": "0\n", "signal": "10\n"}
+    assert said == {name: (results.get(name, "") + "True\n", "") for name in IDLE}
+
+
+@pytest.mark.parametrize("call", ["time.sleep(3.5)", "import ctypes, threading; ctypes.PyDLL(None).usleep(3500000)"])
+def test_a_process_that_executes_no_python_is_waited_for(tmp_path, call):
+    """Without `threading`, or while it holds the interpreter's lock, no thread can do the work."""
+    code = f"import time, sys\nprint('ready', flush=True)\n{call}\nprint('done', flush=True)\n"
     with running(code) as process:
         began = time.monotonic()
         done = vramscope("attach", process.pid, "--timeout", "1500ms", "-o", tmp_path / "x.vram", cwd=tmp_path)
         assert time.monotonic() - began < 3
         assert done.returncode == 2 and "executes no Python at the moment" in done.stderr
-        assert "it waits in a call outside of Python" in done.stderr and list(tmp_path.iterdir()) == []
+        assert "is busy in a call outside of Python for 1500ms" in done.stderr and list(tmp_path.iterdir()) == []
         assert process.communicate(timeout=60) == ("done\n", "")
         assert process.returncode == 0
+
+
+def test_a_program_without_python(tmp_path):
+    """Its driver's allocations count from then on, those of before are one row, and it does the same as ever."""
+    machine = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
+    trace = tmp_path / "x.vram"
+    with subprocess.Popen(
+        [str(HOSTS / "driver_steady")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=machine
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        try:
+            dumped = vramscope("dump", process.pid, "--json", env=machine)
+            for _ in range(3):
+                attached = vramscope("attach", process.pid, "--for", "300ms", "-o", trace, "--no-report", env=machine)
+                assert attached.returncode == 0 and "continues" in attached.stderr
+            threads = len(os.listdir(f"/proc/{process.pid}/task"))
+            output = process.communicate("", timeout=60)[0]
+        finally:
+            process.kill()
+    assert process.returncode == 0 and "same addresses" in output and threads == 1
+    assert dumped.returncode == 0, dumped.stderr
+    before = [row["bytes"] for row in json.loads(dumped.stdout)["rows"] if "before recording" in row["path"]]
+    assert sum(before) > 64 << 20, "what it holds, and its context"
+    for at, expected in (("peak", 4 << 20), ("end", None)):
+        found = recorded(trace, "--at", at, "--by", "line")
+        assert all(invariant["holds"] for invariant in found["invariants"]) and not found["losses"]
+        lines = {row["path"][-1]: row["bytes"] for row in found["rows"]}
+        assert expected is None or [size for line, size in lines.items() if "driver_steady.cc" in line] == [expected]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes 64 MiB and works on with it until its input ends, then says what it did: driver_steady
 // [managed|export|multicast|huge]. Prints each turn, so that a test sees whether it waits or
-// continues.
+// continues. It keeps its pointers into the driver, as the CUDA runtime does.
 #include <poll.h>
 
 #include <cstdio>
@@ -21,14 +21,14 @@ bool InputHasEnded() {
 
 int main(int argc, char** argv) {
   void* const driver = LoadDriver();
-  DRIVER_HOOK(driver, cuInit);
-  DRIVER_HOOK(driver, cuDevicePrimaryCtxRetain);
-  DRIVER_HOOK(driver, cuCtxSetCurrent);
-  DRIVER_HOOK(driver, cuMemAlloc_v2);
-  DRIVER_HOOK(driver, cuMemFree_v2);
-  DRIVER_HOOK(driver, cuMemAllocManaged);
-  DRIVER_HOOK(driver, cuIpcGetMemHandle);
-  DRIVER_HOOK(driver, cuMulticastCreate);
+  static DRIVER_HOOK(driver, cuInit);
+  static DRIVER_HOOK(driver, cuDevicePrimaryCtxRetain);
+  static DRIVER_HOOK(driver, cuCtxSetCurrent);
+  static DRIVER_HOOK(driver, cuMemAlloc_v2);
+  static DRIVER_HOOK(driver, cuMemFree_v2);
+  static DRIVER_HOOK(driver, cuMemAllocManaged);
+  static DRIVER_HOOK(driver, cuIpcGetMemHandle);
+  static DRIVER_HOOK(driver, cuMulticastCreate);
   CUcontext context = nullptr;
   CHECK(cuInit(0));
   CHECK(cuDevicePrimaryCtxRetain(&context, 0));
