@@ -188,8 +188,29 @@ def dump_case(bench):
     return {"dump_seconds": times, "bytes": total, "named": named, "categories": report["categories"], "problems": problems}
 
 
+def native_case(bench):
+    """A program with the static CUDA runtime and no Python: what it takes from then on, by line, and NVML's figure."""
+    trace = bench.folder / "attach-native.vram"
+    with Running([bench.program.parent / "gpu_server", "12"], bench.environment) as program:
+        for _ in range(2):
+            _, seconds = vramscope(bench, "attach", program.process.pid, "--for", "3s", "-o", trace, "--no-report")
+        output = program.finish(bench.limit(60))
+    recording = compare.Recording(bench.program, trace, "cuda", bench.environment)
+    report = recording.report("--at", "peak", "--by", "line")
+    rows = {row["path"][-1]: row["bytes"] for row in report["rows"]}
+    lines = {line: size for line, size in rows.items() if "server.cu" in line}
+    residual = max((abs(entry["worst_bytes"]) for entry in report["residuals"]), default=0)
+    problems = [f"{entry['name']} is broken" for entry in report["invariants"] if not entry["holds"]]
+    if "right" not in output:
+        problems.append("another result")
+    if sum(lines.values()) != 32 * MIB:
+        problems.append(f"its requests are {lines}")
+    return {"rows": rows, "residual": residual, "seconds_for_3": seconds, "problems": problems}
+
+
 def all_cases():
     yield from ((name, model_case(name)) for name in MODELS)
+    yield "native", native_case
     yield "cycles", cycles_case()
     yield "dump, 1 B parameters", dump_case
 
