@@ -18,6 +18,10 @@ KINDS = {"TIME": "time", "ADDRESS": "address", "SINT": "sint", "DEVICE": "sint",
 BY_NAME = {"time": "time", "begin": "time", "end": "time", "address": "address", "device": "sint"}
 
 
+# Fields that many records have: the page names them once.
+SHARED = {"begin, end, api": "*call*", "stack, native": "*stacks*"}
+
+
 def without_preprocessor(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith(("#", "//")))
@@ -32,6 +36,8 @@ def records():
         sys.exit("gen_format_table: a record in records.def has a different form")
     for name, number, doc, body in sorted(found, key=lambda record: int(record[1], 16)):
         fields = ", ".join(field_of(kind, field) for kind, field in re.findall(r"VRAMSCOPE_((?!TAIL)[A-Z_]+)\((?:\w+, )?(\w+)\)", body))
+        for shared, short in SHARED.items():
+            fields = fields.replace(shared, short)
         rows.append(f"* `{number}` {name} ({fields}): {doc}")
     return rows
 

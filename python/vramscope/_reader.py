@@ -315,26 +315,25 @@ class Report(NamedTuple):
     processes: Table
     #: the device's bytes, largest first
     rows: Table
-    #: bytes without device memory, not in `rows`; they sum to `unbacked_bytes`
+    #: not in `rows`; they sum to `unbacked_bytes`
     unbacked: Table
     #: bytes by category, largest first; they sum to `ledger_bytes`
     categories: Table
-    #: the heaviest layers, at most 100 a device; `--by module` has all
+    #: the 100 heaviest layers of each device; `--by module` has all
     modules: Table
     #: lines with most live bytes, without free memory of allocators
     lines: Table
     #: stacks with most live bytes
     top_stacks: Table
-    #: lines that allocated most in the whole recording, freed or not
+    #: lines that allocated most in the recording, freed or not
     top_churn: Table
-    #: free bytes in segments (cached, fragmentation), by the line that made the segments
+    #: free bytes in segments, by the line that made the segments
     free_lines: Table
-    #: only at a peak with much free memory: PyTorch's free memory, and why it made a new segment nevertheless
+    #: only at a peak with much free memory: why PyTorch made a new segment nevertheless
     cached: Table
     #: how well the ledger explains NVML over the whole recording
     residuals: Table
-    #: only if any: memory that appeared (a row `unexplained`) or disappeared (in the residual) without a known
-    #: cause
+    #: only if any: memory that appeared (a row `unexplained`) or disappeared without a known cause
     unexplained: Table
     #: only if `--overflow` used host memory: the peak on a large enough GPU
     overflow: Table

@@ -227,15 +227,16 @@ _KEYS = ("rank", "host", "pid")
 
 def document() -> str:
     """The tables of docs/DATASET.md."""
-    lines = []
+    lines, explained = [], set()
     for name, columns in TABLES.items():
         lines += [f"### {name}", "", f"{MEANING[name][0].upper()}{MEANING[name][1:]}.", ""]
         own = [column for column in columns if column.name not in _KEYS or column.meaning not in ("", "-1: none", "host name")]
-        plain = [f"`{column.name}`" + (f" {column.type}" if column.type != "int64" else "") for column in own if not column.meaning]
+        rows = [column for column in own if column.meaning and column[::2] not in explained]
+        explained |= {column[::2] for column in rows}
+        plain = [f"`{column.name}`" + (f" {column.type}" if column.type != "int64" else "") for column in own if column not in rows]
         if plain:
             lines += [f"Has {', '.join(plain)}.", ""]
-        for column in own:
-            if column.meaning:
-                lines.append(f"* `{column.name}`{'' if column.type == 'int64' else ' ' + column.type}: {column.meaning}")
+        for column in rows:
+            lines.append(f"* `{column.name}`{'' if column.type == 'int64' else ' ' + column.type}: {column.meaning}")
         lines.append("")
     return "\n".join(lines[:-1])

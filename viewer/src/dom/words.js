@@ -46,7 +46,7 @@ export const WORDS = [
     ["several calls at once", "driver memory of overlapping calls, which cannot be split"],
     ["slab slack", "the unused rest of the 2 MiB pages that the driver uses for small requests"],
     ["RM-internal", "memory of NVIDIA's kernel driver; NVML counts it for no process"],
-    ["managed", "memory of cudaMallocManaged that is on the GPU now; estimated, because pages move without calls"],
+    ["managed", "memory of cudaMallocManaged that is on the GPU now, an estimate"],
     ["UVM driver", "what NVIDIA's driver for managed memory holds without pages in it"],
     ["before recording", "memory allocated before recording that has no name"],
     ["other processes", "memory of processes that were not recorded"],
