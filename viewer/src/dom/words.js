@@ -43,7 +43,7 @@ export const WORDS = [
     ["context", "what the driver takes for each process that uses the GPU: some hundred MiB"],
     ["module code", "kernels loaded onto the GPU"],
     ["local memory", "the stack of running kernels"],
-    ["several calls at once", "driver memory of overlapping calls, which cannot be split"],
+    ["several calls at once", "driver memory of overlapping calls"],
     ["slab slack", "the unused rest of the 2 MiB pages that the driver uses for small requests"],
     ["RM-internal", "memory of NVIDIA's kernel driver; NVML counts it for no process"],
     ["managed", "memory of cudaMallocManaged that is on the GPU now, an estimate"],
