@@ -480,6 +480,25 @@ TEST_F(FiguresTest, SamplingMayBeginWithTheFigure) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+TEST_F(FiguresTest, BeforeTheFirstFigureItWasThereToo) {
+  device_.Late();
+  const int64_t moved_ns = device_.Moved(20).when.time_ns;
+  device_.Figure(700);
+  device_.Sample(709);
+  EXPECT_EQ(device_.Rows(moved_ns)["before recording"], 680);
+  EXPECT_EQ(device_.Rows(moved_ns)["RM-internal"], 9);
+}
+
+TEST_F(FiguresTest, AnEarlierSampleHasItAsOthersMemory) {
+  device_.Late();
+  const int64_t moved_ns = device_.Moved(20).when.time_ns;
+  device_.Sample(1600);
+  device_.Figure(700);
+  device_.Sample(1600);
+  EXPECT_EQ(device_.Rows(moved_ns)["before recording"], 0);
+  EXPECT_EQ(device_.Rows()["before recording"], 680);
+}
+
 TEST_F(FiguresTest, WhatAContextLeftInTheKernelModuleIsItsProcesses) {
   device_.Late();
   device_.Moved(20).from_before = true;

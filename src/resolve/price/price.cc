@@ -454,7 +454,7 @@ bool Pricer::IsUnsettled(const When& sample) const {
 // A process that began late had before: NVML's process figure less its known memory. Until then,
 // that memory counted as other processes'.
 void Pricer::OnLateStart(const LateStart& start) {
-  const When when{start.time_ns, start.time_ns, start.time_ns};
+  const When when{start.since_ns, start.since_ns, start.since_ns};
   const int64_t figure = input_.figures[start.figure].used_bytes;
   Counter counter;
   counter.process = start.process;

@@ -62,6 +62,8 @@ struct Interval {
 struct LateStart {
   uint32_t process = kNone;
   int64_t time_ns = 0;
+  // It began late, and no figure of the device came until then that could say whose its memory was.
+  int64_t since_ns = 0;
   size_t figure = 0;             // NVML's
   std::optional<size_t> sample;  // the last before it, or the first one soon after
 };
