@@ -257,25 +257,54 @@ class ClassCheck {
   Answer answers_[kAnswers];
 };
 
+// Puts the modules among objects, and those of a class, into a list.
+class Collector {
+ public:
+  Collector(Object wanted, Object found) : is_of_class_(wanted), found_(found) {}
+  // False after an error.
+  bool Add(Object object) {
+    const bool is_wanted = IsModule(static_cast<char*>(object)) || is_of_class_(object);
+    ok_ = !is_wanted || g_api.PyList_Append(found_, object) == 0;
+    return ok_;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  ClassCheck is_of_class_;
+  Object found_;
+  bool ok_ = true;
+};
+
+// Before 3.12 the objects can only be had as a list. It exists only in this function, where no
+// other thread runs. While it exists each object has one more reference, and a tuple that a thread
+// is making (PySequence_Tuple) must have only one when it gets its size.
+bool AddAll(Object get_objects, Collector* collector) {
+  const Owned objects(g_api.PyObject_CallFunctionObjArgs(get_objects, nullptr));
+  const ptrdiff_t size = objects ? g_api.PyList_Size(objects.get()) : -1;
+  bool ok = size >= 0;
+  for (ptrdiff_t i = 0; i < size && ok; ++i)
+    ok = collector->Add(g_api.PyList_GetItem(objects.get(), i));
+  return ok;
+}
+
 // collected(gc.get_objects, a class or None): of all objects the modules, and those of that class.
-// A process has millions of objects. The list exists only in this function, where no other thread
-// runs. While it exists each object has one more reference, and a tuple that a thread is making
-// (PySequence_Tuple) must have only one when it gets its size.
+// A process has millions of objects.
 Object Collected(Object, Object const* values, ptrdiff_t count) {
   const Arguments arguments{values, count};
-  Object const get_objects = arguments[0];
   Object const wanted = arguments[1];
   Object const found = g_api.PyList_New(0);
   if (found == nullptr || wanted == nullptr || g_python_modules.type == nullptr)
     return found;
-  const Owned objects(g_api.PyObject_CallFunctionObjArgs(get_objects, nullptr));
-  const ptrdiff_t size = objects ? g_api.PyList_Size(objects.get()) : -1;
-  bool ok = size >= 0;
-  ClassCheck is_of_class(wanted);
-  for (ptrdiff_t i = 0; i < size && ok; ++i) {
-    Object const object = g_api.PyList_GetItem(objects.get(), i);
-    const bool is_wanted = IsModule(static_cast<char*>(object)) || is_of_class(object);
-    ok = !is_wanted || g_api.PyList_Append(found, object) == 0;
+  Collector collector(wanted, found);
+  bool ok = false;
+  if (g_api.PyUnstable_GC_VisitObjects != nullptr) {
+    const auto add = [](Object object, void* to) -> int {
+      return static_cast<Collector*>(to)->Add(object) ? 1 : 0;
+    };
+    g_api.PyUnstable_GC_VisitObjects(add, &collector);
+    ok = collector.ok();
+  } else {
+    ok = AddAll(arguments[0], &collector);
   }
   if (ok)
     return found;

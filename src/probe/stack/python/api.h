@@ -90,6 +90,8 @@ struct PythonApi {
   // From 3.11 on: keeps tracers and profilers away from what runs between the two.
   void (*PyThreadState_EnterTracing)(Object);
   void (*PyThreadState_LeaveTracing)(Object);
+  // From 3.12 on: calls the function with each object of the garbage collector until it returns 0.
+  void (*PyUnstable_GC_VisitObjects)(int (*)(Object, void*), void*);
   Object none;
   Object dict_type, list_type, tuple_type, unicode_type;
   Object* exception_type;  // PyExc_Exception
