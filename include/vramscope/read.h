@@ -222,9 +222,14 @@ typedef struct vramscope_dataset vramscope_dataset;
  * the same export: a stack that one of them has is no row of the other. */
 vramscope_dataset* vramscope_read_dataset(size_t group_rows, const vramscope_dataset* beside);
 
+/* Adds a row to the table `recordings`: the columns `recording` (`number`), `run` and `rank` (the
+ * lowest of its processes; -1: none). Reads few bytes of a finished recording. 1, or -1 on an
+ * error. */
+int vramscope_read_dataset_head(vramscope_dataset* dataset, const char* path, int64_t number);
+
 /* Adds the rows of the recording's summary to the tables `ranks`, `iterations`, `parts`, `growing`,
- * `failures` and `settings`, and one row to `recordings`. `number` is the column `recording`.
- * Doubles are int64 columns of their bits. 1, or -1 on an error. */
+ * `failures` and `settings`. `number` is their column `recording`. Doubles are int64 columns of
+ * their bits. 1, or -1 on an error. */
 int vramscope_read_dataset_summary(vramscope_dataset* dataset,
                                    const vramscope_recording* recording,
                                    int64_t number);

@@ -148,6 +148,7 @@ class _Library:
         self.table_stream = bind("vramscope_read_table_stream", pointer, pointer, ctypes.c_char_p, pointer)
         number, text = ctypes.c_int, ctypes.c_char_p
         self.dataset = bind("vramscope_read_dataset", pointer, ctypes.c_size_t, pointer)
+        self.dataset_head = bind("vramscope_read_dataset_head", number, pointer, text, ctypes.c_int64)
         self.dataset_summary = bind("vramscope_read_dataset_summary", number, pointer, pointer, ctypes.c_int64)
         self.dataset_detail = bind("vramscope_read_dataset_detail", number, pointer, pointer)
         self.dataset_rows = bind("vramscope_read_dataset_rows", ctypes.c_size_t, pointer, text)
@@ -628,6 +629,11 @@ class DatasetRows:
         if not self._handle:
             raise ReadError(library.why())
         self._close = weakref.finalize(self, library.dataset_end, self._handle)
+
+    def add_head(self, path: _Path, number: int) -> None:
+        """Adds a row to `recordings`: `number`, the run and the lowest rank."""
+        if _library().dataset_head(self._handle, os.fsencode(path), number) < 0:
+            raise ReadError(_library().why())
 
     def add_summary(self, trace: Trace, number: int) -> None:
         """Adds the rows of the summary. `number` is their column `recording`."""

@@ -28,7 +28,8 @@ uint32_t* Column::Codes(size_t rows) {
 }
 
 uint8_t* Column::Nulls(size_t count) {
-  null_.resize(rows(), 0);
+  null_.resize(rows() - count, 0);
+  null_.resize(rows());
   return null_.data() + null_.size() - count;
 }
 

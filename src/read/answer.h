@@ -23,14 +23,30 @@
 // Builds the tables of include/vramscope/read.h: fill columns of one length, then Release().
 namespace vramscope::read {
 
+// Does not clear the cells that a vector grows by: they are filled in.
+template <class Cell>
+struct Uncleared : std::allocator<Cell> {
+  template <class Other>
+  struct rebind {
+    using other = Uncleared<Other>;
+  };
+  void construct(Cell* cell) { ::new (static_cast<void*>(cell)) Cell; }
+  template <class... Values>
+  void construct(Cell* cell, Values&&... values) {
+    ::new (static_cast<void*>(cell)) Cell(std::forward<Values>(values)...);
+  }
+};
+template <class Cell>
+using Cells = std::vector<Cell, Uncleared<Cell>>;
+
 // Keeps the memory of large columns for the next ones: new memory costs more time than its rows.
 class BufferPool {
  public:
   template <class Cell>
-  void Take(size_t rows, std::vector<Cell>* cells) {
+  void Take(size_t rows, Cells<Cell>* cells) {
     {
       const std::scoped_lock lock(mutex_);
-      std::vector<std::vector<Cell>>& free = Free<Cell>();
+      std::vector<Cells<Cell>>& free = Free<Cell>();
       if (!free.empty()) {
         cells->swap(free.back());
         free.pop_back();
@@ -40,7 +56,7 @@ class BufferPool {
     cells->reserve(rows);
   }
   template <class Cell>
-  void Give(std::vector<Cell> cells) {
+  void Give(Cells<Cell> cells) {
     if (cells.capacity() == 0)
       return;
     const std::scoped_lock lock(mutex_);
@@ -49,15 +65,14 @@ class BufferPool {
 
  private:
   template <class Cell>
-  std::vector<std::vector<Cell>>& Free() {
-    return std::get<std::vector<std::vector<Cell>>>(free_);
+  std::vector<Cells<Cell>>& Free() {
+    return std::get<std::vector<Cells<Cell>>>(free_);
   }
 
   std::mutex mutex_;
-  std::tuple<std::vector<std::vector<uint8_t>>,
-             std::vector<std::vector<uint32_t>>,
-             std::vector<std::vector<uint64_t>>>
-      free_;
+  std::
+      tuple<std::vector<Cells<uint8_t>>, std::vector<Cells<uint32_t>>, std::vector<Cells<uint64_t>>>
+          free_;
 };
 
 class Column {
@@ -79,7 +94,7 @@ class Column {
   // Cells of the next rows, to be filled in.
   uint64_t* Numbers(size_t rows);
   uint32_t* Codes(size_t rows);
-  // Of the last `rows` rows: 1 for a null.
+  // Of the last `rows` rows, to be filled in: 1 for a null.
   uint8_t* Nulls(size_t rows);
   void Truncate(size_t rows);
   // Memory for so many rows, which goes back to the pool at the end.
@@ -97,9 +112,9 @@ class Column {
   std::string name_;
   std::string unit_;
   uint32_t type_;
-  std::vector<uint64_t> numbers_;
-  std::vector<uint32_t> codes_;
-  std::vector<uint8_t> null_;  // empty while no row is
+  Cells<uint64_t> numbers_;
+  Cells<uint32_t> codes_;
+  Cells<uint8_t> null_;  // empty while no row is
   std::unordered_map<std::string, uint32_t> known_;
   std::vector<const std::string*> texts_;  // by code; they are keys of known_
   std::vector<vramscope_text> text_views_;

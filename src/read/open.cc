@@ -217,4 +217,19 @@ util::Result<std::unique_ptr<tables::Recording>> Open(const std::string& path,
   return tables::Open(live.substr(0, live.rfind(".d")));
 }
 
+util::Result<Head> ReadHead(const std::string& path, const OpenOptions& options) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<tables::Recording> recording,
+      tables::LiveFormOf(path).empty() ? tables::OpenHead(path) : Open(path, options));
+  Head head;
+  head.run = recording->tables().session.name;
+  int32_t lowest = INT32_MAX;
+  for (const tables::ProcessRow& process : recording->tables().processes) {
+    if (process.rank >= 0)
+      lowest = std::min(lowest, process.rank);
+  }
+  head.rank = lowest == INT32_MAX ? -1 : lowest;
+  return head;
+}
+
 }  // namespace vramscope::read

@@ -24,4 +24,11 @@ struct OpenOptions {
 util::Result<std::unique_ptr<tables::Recording>> Open(const std::string& path,
                                                       const OpenOptions& options);
 
+// Of a recording's rows only those by which an export orders its recordings.
+struct Head {
+  std::string run;
+  int32_t rank = -1;  // the lowest of its processes
+};
+util::Result<Head> ReadHead(const std::string& path, const OpenOptions& options);
+
 }  // namespace vramscope::read

@@ -297,6 +297,19 @@ vramscope_dataset* vramscope_read_dataset(size_t group_rows, const vramscope_dat
   });
 }
 
+int vramscope_read_dataset_head(vramscope_dataset* dataset, const char* path, int64_t number) {
+  const auto add = [&] {
+    const auto head = ReadHead(path, {.native_names = false});
+    if (head.ok()) {
+      dataset->rows.AddHead(*head, number);
+      return 1;
+    }
+    Refuse(head.status().message());
+    return -1;
+  };
+  return Guarded(add, -1);
+}
+
 int vramscope_read_dataset_summary(vramscope_dataset* dataset,
                                    const vramscope_recording* recording,
                                    int64_t number) {

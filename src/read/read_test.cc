@@ -445,9 +445,12 @@ TEST(ReadTest, ADatasetHasTheSummaryOfEachRecording) {
   const MemoryFile file(TheSample().bytes);
   const RecordingPtr recording = OpenFile(file);
   const DatasetPtr dataset(vramscope_read_dataset(1000, nullptr));
+  EXPECT_EQ(vramscope_read_dataset_head(dataset.get(), PathOf(file).c_str(), 7), 1) << Error();
+  EXPECT_EQ(vramscope_read_dataset_head(dataset.get(), "none.vram", 8), -1);
+  EXPECT_THAT(Error(), HasSubstr("none.vram"));
   EXPECT_EQ(vramscope_read_dataset_summary(dataset.get(), recording.get(), 7), 1) << Error();
   EXPECT_EQ(vramscope_read_dataset_summary(dataset.get(), recording.get(), 8), 1) << Error();
-  EXPECT_EQ(vramscope_read_dataset_rows(dataset.get(), "recordings"), 2U);
+  EXPECT_EQ(vramscope_read_dataset_rows(dataset.get(), "recordings"), 1U);
   auto ranks = Take(dataset.get(), "ranks");
   auto parts = Take(dataset.get(), "parts");
   EXPECT_EQ(ranks["recording"], (std::vector<int64_t>{7, 7, 8, 8}));
@@ -475,6 +478,8 @@ TEST(ReadTest, HostileFiles) {
     if (i % 4 == 0 && !bytes.empty())
       bytes.resize(random() % bytes.size());
     const MemoryFile file(bytes);
+    const DatasetPtr heads(vramscope_read_dataset(100, nullptr));
+    vramscope_read_dataset_head(heads.get(), PathOf(file).c_str(), 0);
     const RecordingPtr recording = OpenFile(file);
     if (recording == nullptr) {
       EXPECT_NE(Error(), "");

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -30,6 +32,8 @@ namespace {
 using util::Status;
 
 constexpr size_t kFramesWorthAThread = 16;
+// Of a recording whose frames are kept: 16 MB.
+constexpr uint64_t kMostKeptAllocations = 1 << 18;
 // Of one block: what is read at once.
 constexpr uint32_t kMaxBlockBytes = 256u << 20;
 
@@ -41,10 +45,14 @@ class FileRecording : public Recording {
   ~FileRecording() override { close(fd_); }
 
   Status Load();
+  Status LoadHead();
 
   size_t frame_count() const override { return frames_.size(); }
   const FrameZone& zone(size_t frame) const override { return zones_[frame]; }
   Status Read(size_t frame, uint32_t wanted, AllocationFrame* out) const override;
+  void KeepFrames() const {
+    keeps_frames_ = tables_.session.allocation_count <= kMostKeptAllocations;
+  }
 
  private:
   struct LoadState {
@@ -58,6 +66,7 @@ class FileRecording : public Recording {
     std::vector<std::string> session;
   };
 
+  Status Decode(size_t frame, uint32_t wanted, AllocationFrame* out) const;
   Status LoadHeader();
   Status LoadIndex(std::vector<IndexEntry>* index);
   Status AddFrame(const IndexEntry& entry, LoadState* state);
@@ -89,6 +98,9 @@ class FileRecording : public Recording {
   std::vector<IndexEntry> frames_;
   std::vector<FrameZone> zones_;
   uint64_t tables_begun_ = 0;  // by position in Tables::ForEach
+  mutable std::atomic<bool> keeps_frames_{false};
+  mutable std::mutex kept_mutex_;
+  mutable std::vector<std::unique_ptr<AllocationFrame>> kept_;  // null: not read yet
 };
 
 Status FileRecording::ReadBytes(uint64_t offset, size_t size, void* out) const {
@@ -381,7 +393,56 @@ Status FileRecording::Load() {
   return {};
 }
 
+Status FileRecording::LoadHead() {
+  VRAMSCOPE_RETURN_IF_ERROR(LoadHeader());
+  std::vector<IndexEntry> index;
+  VRAMSCOPE_RETURN_IF_ERROR(LoadIndex(&index));
+  LoadState state(file_bytes_);
+  for (const IndexEntry& entry : index) {
+    if (entry.table == kSessionBlock || entry.table == TableOf<ProcessRow>::kNumber)
+      VRAMSCOPE_RETURN_IF_ERROR(LoadTable(entry, &state));
+  }
+  TakeSession(state.session);
+  return {};
+}
+
+// The columns `wanted` of a frame that has all.
+void CopyColumns(const AllocationFrame& from, uint32_t wanted, AllocationFrame* out) {
+  const auto copy = [&](uint32_t column, const auto& values, auto* target) {
+    if ((wanted & column) != 0)
+      target->assign(values.begin(), values.end());
+    else
+      target->clear();
+  };
+  out->rows = from.rows;
+  copy(kBeginNs, from.begin_ns, &out->begin_ns);
+  copy(kEndNs, from.end_ns, &out->end_ns);
+  copy(kAllocNs, from.alloc_ns, &out->alloc_ns);
+  copy(kAddress, from.address, &out->address);
+  copy(kBytes, from.bytes, &out->bytes);
+  copy(kRoundingBytes, from.rounding_bytes, &out->rounding_bytes);
+  copy(kSite, from.site, &out->site);
+  copy(kSegment, from.segment, &out->segment);
+  copy(kShape, from.shape, &out->shape);
+  copy(kShape, from.shapes, &out->shapes);
+}
+
 Status FileRecording::Read(size_t frame, uint32_t wanted, AllocationFrame* out) const {
+  if (!keeps_frames_)
+    return Decode(frame, wanted, out);
+  const std::scoped_lock lock(kept_mutex_);
+  kept_.resize(frames_.size());
+  std::unique_ptr<AllocationFrame>& kept = kept_[frame];
+  if (kept == nullptr) {
+    auto whole = std::make_unique<AllocationFrame>();
+    VRAMSCOPE_RETURN_IF_ERROR(Decode(frame, kAllColumns | kShape, whole.get()));
+    kept = std::move(whole);
+  }
+  CopyColumns(*kept, wanted, out);
+  return {};
+}
+
+Status FileRecording::Decode(size_t frame, uint32_t wanted, AllocationFrame* out) const {
   const IndexEntry& entry = frames_[frame];
   thread_local std::vector<uint8_t> t_block;
   t_block.resize(entry.bytes);
@@ -399,6 +460,14 @@ Status FileRecording::Read(size_t frame, uint32_t wanted, AllocationFrame* out) 
   return {};
 }
 
+util::Result<int> OpenFile(const std::string& path) {
+  // A FIFO must not make it wait.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return Status::Error(path + ": cannot be opened: " + util::ErrnoText(errno));
+  return fd;
+}
+
 // Takes over `fd`.
 util::Result<std::unique_ptr<Recording>> Load(int fd, const std::string& path) {
   auto recording = std::make_unique<FileRecording>(fd, path);
@@ -409,11 +478,15 @@ util::Result<std::unique_ptr<Recording>> Load(int fd, const std::string& path) {
 }  // namespace
 
 util::Result<std::unique_ptr<Recording>> Open(const std::string& path) {
-  // A FIFO must not make it wait.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return Status::Error(path + ": cannot be opened: " + util::ErrnoText(errno));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const int fd, OpenFile(path));
   return Load(fd, path);
+}
+
+util::Result<std::unique_ptr<Recording>> OpenHead(const std::string& path) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const int fd, OpenFile(path));
+  auto recording = std::make_unique<FileRecording>(fd, path);
+  VRAMSCOPE_RETURN_IF_ERROR(recording->LoadHead());
+  return std::unique_ptr<Recording>(std::move(recording));
 }
 
 util::Result<std::unique_ptr<Recording>> OpenDescriptor(int fd, const std::string& path) {
@@ -421,6 +494,11 @@ util::Result<std::unique_ptr<Recording>> OpenDescriptor(int fd, const std::strin
   if (own < 0)
     return Status::Error(path + ": cannot be opened: " + util::ErrnoText(errno));
   return Load(own, path);
+}
+
+void KeepFrames(const Recording& recording) {
+  if (const auto* file = dynamic_cast<const FileRecording*>(&recording))
+    file->KeepFrames();
 }
 
 std::string LiveFormOf(const std::string& path) {

@@ -55,41 +55,48 @@ def _slices(items: Sequence[Any]) -> List[Sequence[Any]]:
     return [items[len(items) * i // count : len(items) * (i + 1) // count] for i in range(count)]
 
 
-class _Summaries:
-    """The summaries of recordings. A column `recording` has the number of a recording."""
+class _Head(NamedTuple):
+    """A recording of a run."""
 
-    def __init__(self, tables: Dict[str, "pyarrow.Table"]) -> None:
-        self._tables = tables
+    rank: int  # the lowest; -1: none
+    path: pathlib.Path
+    number: int
 
-    def runs(self) -> Dict[str, List[int]]:
-        """The numbers of each run's recordings."""
-        found: Dict[str, List[int]] = {}
-        rows = self._tables["recordings"]
-        for number, run in zip(rows.column("recording").to_pylist(), rows.column("run").to_pylist()):
-            found.setdefault(dataset.name_of_run(run or "run"), []).append(number)
-        return found
 
-    def first_ranks(self) -> Dict[int, int]:
-        """The lowest rank of each recording."""
-        rows = self._tables["ranks"].select(["recording", "rank"]).group_by("recording").aggregate([("rank", "min")])
-        return dict(zip(rows.column("recording").to_pylist(), rows.column("rank_min").to_pylist()))
+def _runs_of(paths: Sequence[pathlib.Path]) -> Tuple[Dict[str, List[_Head]], List[str]]:
+    """The recordings of each run in the order of their ranks, and a line for each that was left out."""
+    rows, problems = _reader.DatasetRows(1), []
+    for number, path in enumerate(paths):
+        try:
+            rows.add_head(path, number)
+        except _reader.ReadError as error:
+            problems.append(f"left out: {error}")
+    runs: Dict[str, List[_Head]] = {}
+    if rows.rows("recordings"):
+        found = rows.take("recordings").to_pydict()
+        for number, run, rank in zip(found["recording"], found["run"], found["rank"]):
+            runs.setdefault(dataset.name_of_run(run or "run"), []).append(_Head(rank, paths[number], number))
+    return {run: sorted(heads) for run, heads in runs.items()}, problems
 
-    def of(self, numbers: Iterable[int]) -> dataset.Tables:
-        """The rows of these recordings, as `summaries.tables_of` makes them."""
-        import pyarrow
-        import pyarrow.compute as compute
 
-        wanted = pyarrow.array(sorted(numbers), pyarrow.int64())
-        made = {}
-        for table in schema.SUMMARY:
-            rows = self._tables[table]
-            rows = rows.filter(compute.is_in(rows.column("recording"), value_set=wanted))
-            if table == "ranks":
-                for column in schema.MESH_COLUMNS:
-                    values = [schema.mesh_columns(mesh)[column.name] for mesh in rows.column("mesh").to_pylist()]
-                    rows = rows.append_column(column.name, pyarrow.array(values, schema.type_of(column, dictionaries=False)))
-            made[table] = _typed(table, rows, dictionaries=False)
-        return made
+def _summaries(parts: Sequence[Dict[str, "pyarrow.Table"]], numbers: Iterable[int]) -> dataset.Tables:
+    """The rows of the summaries of these recordings, as `summaries.tables_of` makes them."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    wanted = pyarrow.array(sorted(numbers), pyarrow.int64())
+    made = {}
+    for table in schema.SUMMARY:
+        # A table without rows has no columns.
+        own = [part[table] for part in parts if table in part]
+        rows = pyarrow.concat_tables(own).unify_dictionaries() if own else _empty(table)
+        rows = rows.filter(compute.is_in(rows.column("recording"), value_set=wanted))
+        if table == "ranks":
+            for column in schema.MESH_COLUMNS:
+                values = [schema.mesh_columns(mesh)[column.name] for mesh in rows.column("mesh").to_pylist()]
+                rows = rows.append_column(column.name, pyarrow.array(values, schema.type_of(column, dictionaries=False)))
+        made[table] = _typed(table, rows, dictionaries=False)
+    return made
 
 
 def _typed(table: str, rows: "pyarrow.Table", dictionaries: bool = True) -> "pyarrow.Table":
@@ -103,34 +110,6 @@ def _typed(table: str, rows: "pyarrow.Table", dictionaries: bool = True) -> "pya
 
     target = schema.arrow(table, dictionaries)
     return pyarrow.table([typed(rows.column(field.name), field.type) for field in target], schema=target)
-
-
-def _summaries_of(paths: Sequence[pathlib.Path]) -> Tuple[_Summaries, List[str]]:
-    """The summaries of recordings, by the numbers of `paths`, and a line for each that was left out."""
-    import pyarrow
-
-    def read(numbers: Sequence[int]) -> Tuple[Dict[str, "pyarrow.Table"], List[str]]:
-        rows, problems = _reader.DatasetRows(dataset.GROUP_ROWS), []
-        for number in numbers:
-            try:
-                with _reader.Trace(paths[number]) as trace:
-                    rows.add_summary(trace, number)
-            except (_reader.ReadError, OSError) as error:
-                problems.append(f"left out: {error}")
-        names = [name for name in ("recordings", *schema.SUMMARY) if rows.rows(name)]
-        return {name: rows.take(name) for name in names}, problems
-
-    slices = _slices(range(len(paths)))
-    with concurrent.futures.ThreadPoolExecutor(len(slices)) as pool:
-        found = list(pool.map(read, slices))
-    # A table without rows has no columns.
-    tables = {table: _empty(table) for table in schema.SUMMARY}
-    tables["recordings"] = pyarrow.table({"recording": pyarrow.array([], pyarrow.int64()), "run": pyarrow.array([], pyarrow.string())})
-    for name in tables:
-        parts = [own[name] for own, _ in found if name in own]
-        if parts:
-            tables[name] = pyarrow.concat_tables(parts).unify_dictionaries()
-    return _Summaries(tables), [problem for _, problems in found for problem in problems]
 
 
 def _empty(table: str) -> "pyarrow.Table":
@@ -169,57 +148,65 @@ class _Written(NamedTuple):
     """What was written of some recordings."""
 
     allocations: int
+    summaries: Dict[str, "pyarrow.Table"]
     failed: Dict[int, str]
 
 
-def _write(commit: dataset.Commit, paths: Dict[int, pathlib.Path]) -> _Written:
-    """Writes the detail of recordings in their order. The others are written if one fails."""
-    slices = _slices(list(paths.items()))
+class _Thread:
+    """Writes the detail of some recordings, and keeps their summaries."""
+
+    def __init__(self, rows: _reader.DatasetRows, most: Dict[str, int], commit: dataset.Commit) -> None:
+        self._rows, self._most = rows, most
+        self._files = {table: _File(table, commit) for table in schema.DETAIL}
+        self._count = 0
+
+    def write(self, heads: Sequence[_Head], stopped: threading.Event) -> _Written:
+        """Writes these recordings. The others are written if one fails."""
+        failed = {}
+        try:
+            with contextlib.ExitStack() as closing:
+                for file in self._files.values():
+                    closing.push(file.close)
+                for head in heads:
+                    # Another thread has an error that ends the export.
+                    if stopped.is_set():
+                        break
+                    try:
+                        self._add(head)
+                    except (_reader.ReadError, OSError) as error:
+                        failed[head.number] = str(error)
+                    self._flush(self._most)
+                self._flush(dict.fromkeys(self._most, 1))
+        except BaseException:
+            stopped.set()
+            raise
+        return _Written(self._count, {name: self._rows.take(name) for name in schema.SUMMARY if self._rows.rows(name)}, failed)
+
+    def _add(self, head: _Head) -> None:
+        with _reader.Trace(head.path, native_names=False) as trace:
+            self._rows.add_summary(trace, head.number)
+            while not self._rows.add_detail(trace):
+                self._flush({**self._most, "allocations": 1})
+
+    def _flush(self, fewest: Dict[str, int]) -> None:
+        """Writes the tables that have so many rows."""
+        for table, file in self._files.items():
+            found = self._rows.rows(table)
+            if found >= max(1, fewest[table]):
+                self._count += found if table == "allocations" else 0
+                file.write(self._rows.take(table))
+
+
+def _write(commit: dataset.Commit, heads: Sequence[_Head]) -> List[_Written]:
+    """Writes recordings in their order, each thread a slice of them."""
+    slices = _slices(heads)
     most = dict.fromkeys(schema.DETAIL, min(dataset.GROUP_ROWS, _OPEN_ROWS // len(slices)))
     most["stacks"] = _STACK_ROWS
     first = _reader.DatasetRows(most["allocations"])
     rows_of = [first, *(_reader.DatasetRows(most["allocations"], beside=first) for _ in slices[1:])]
     stopped = threading.Event()
-
-    def write(own: Sequence[Tuple[int, pathlib.Path]], rows: _reader.DatasetRows) -> _Written:
-        files = {table: _File(table, commit) for table in schema.DETAIL}
-        failed, count = {}, 0
-
-        def flush(fewest: Dict[str, int]) -> None:
-            nonlocal count
-            for table, file in files.items():
-                found = rows.rows(table)
-                if found >= max(1, fewest[table]):
-                    count += found if table == "allocations" else 0
-                    file.write(rows.take(table))
-
-        with contextlib.ExitStack() as closing:
-            for file in files.values():
-                closing.push(file.close)
-            for number, path in own:
-                # Another thread has an error that ends the export.
-                if stopped.is_set():
-                    break
-                try:
-                    with _reader.Trace(path, native_names=False) as trace:
-                        while not rows.add_detail(trace):
-                            flush({**most, "allocations": 1})
-                except _reader.ReadError as error:
-                    failed[number] = str(error)
-                flush(most)
-            flush(dict.fromkeys(most, 1))
-        return _Written(count, failed)
-
-    def guarded(own: Sequence[Tuple[int, pathlib.Path]], rows: _reader.DatasetRows) -> _Written:
-        try:
-            return write(own, rows)
-        except BaseException:
-            stopped.set()
-            raise
-
     with concurrent.futures.ThreadPoolExecutor(len(slices)) as pool:
-        parts = list(pool.map(guarded, slices, rows_of))
-    return _Written(sum(part.allocations for part in parts), {number: why for part in parts for number, why in part.failed.items()})
+        return list(pool.map(lambda own, rows: _Thread(rows, most, commit).write(own, stopped), slices, rows_of))
 
 
 def export(
@@ -232,25 +219,21 @@ def export(
     need("pyarrow", "pyarrow", "a dataset")
     files = recordings_in(paths)
     _files.make_directories(root)
-    found, problems = _summaries_of(files)
-    runs, first_ranks = found.runs(), found.first_ranks()
+    runs, problems = _runs_of(files)
     if run is not None:
-        runs = {dataset.name_of_run(run): [number for numbers in runs.values() for number in numbers]} if runs else {}
+        runs = {dataset.name_of_run(run): sorted(head for heads in runs.values() for head in heads)} if runs else {}
     ranks = allocations = 0
-    for name, numbers in sorted(runs.items()):
-        progress(f"run {name}: {len(numbers)} recordings")
-        tables = found.of(numbers)
-        _replaced(root, name, summaries.ids_of(tables))
+    for name, heads in sorted(runs.items()):
+        progress(f"run {name}: {len(heads)} recordings")
         with dataset.Commit(root, name) as commit:
-            order = sorted(numbers, key=lambda number: (first_ranks.get(number, -1), files[number]))
-            written = _write(commit, {number: files[number] for number in order})
-            allocations += written.allocations
-            if written.failed:
-                problems += [f"left out: {why}" for why in written.failed.values()]
-                tables = found.of(set(numbers) - set(written.failed))
+            written = _write(commit, heads)
+            failed = {number: why for part in written for number, why in part.failed.items()}
+            problems += [f"left out: {why}" for why in failed.values()]
+            tables = _summaries([part.summaries for part in written], {head.number for head in heads} - set(failed))
             ids = summaries.ids_of(tables)
             if not ids:
                 continue
+            allocations += sum(part.allocations for part in written)
             dataset.write_tables(commit, tables)
             commit.commit("export", ids, _replaced(root, name, ids))
         # The export has the rows of these ranks now.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each iteration of each process had at most and at its end, and the model's parameters.
+#include "query/history/iterations.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -397,20 +399,28 @@ util::Result<std::vector<ParameterBytes>> FindParameters(const tables::Recording
 
 }  // namespace
 
-util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
+util::Result<std::vector<Iteration>> FindIterations(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   const IterationTimes times(tables);
-  if (times.count() == 0) {
-    return util::Status::Error("no iterations: " + WhatEndsIterations(recording));
-  }
+  if (times.count() == 0)
+    return std::vector<Iteration>();
   const Cells cells(recording);
   const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
   VRAMSCOPE_ASSIGN_OR_RETURN(
       auto trackers, SweepPieces(recording, cells, pieces, IterationTracker(tables, cells, times)));
   for (size_t i = 1; i < trackers.size(); ++i)
     trackers[i].Prepend(trackers[i - 1]);
+  return trackers.back().Take(tables);
+}
+
+util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  const IterationTimes times(tables);
+  if (times.count() == 0) {
+    return util::Status::Error("no iterations: " + WhatEndsIterations(recording));
+  }
   Iterations out;
-  out.iterations = trackers.back().Take(tables);
+  VRAMSCOPE_ASSIGN_OR_RETURN(out.iterations, FindIterations(recording));
   VRAMSCOPE_ASSIGN_OR_RETURN(out.parameters, FindParameters(recording, times));
   constexpr const char* kSourceNames[] = {"optimizer steps", "marks",
                                           "profiler steps"};  // IterationsBy

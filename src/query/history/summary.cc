@@ -16,8 +16,11 @@
 #include "query/dimensions/dimensions.h"
 #include "query/dimensions/iteration_times.h"
 #include "query/dimensions/report.h"
+#include "query/history/iterations.h"
+#include "query/history/leak_parts.h"
 #include "query/oom/out_of_memory.h"
 #include "tables/imported.h"
+#include "tables/reader.h"
 #include "tables/row_of.h"
 
 // The summary of a recording: the rows that `fleet` compares over thousands of ranks.
@@ -252,10 +255,10 @@ class Summarizer {
   }
 
   util::Status AddIterations() {
-    VRAMSCOPE_ASSIGN_OR_RETURN(const Iterations all, MakeIterations(recording_));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const std::vector<Iteration> all, FindIterations(recording_));
     for (const SummaryRank& rank : out_.ranks) {
       std::vector<const Iteration*> own;
-      for (const Iteration& iteration : all.iterations) {
+      for (const Iteration& iteration : all) {
         if (iteration.process == rank.process && iteration.device == rank.on_device)
           own.push_back(&iteration);
       }
@@ -292,7 +295,7 @@ class Summarizer {
   }
 
   util::Status AddGrowing() {
-    VRAMSCOPE_ASSIGN_OR_RETURN(const Leaks leaks, MakeLeaks(recording_, {.limit = kMostGrowing}));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const Leaks leaks, FindGrowth());
     if (!leaks.IsJudged())
       return {};
     for (const Growth& growth : leaks.growing) {
@@ -316,6 +319,16 @@ class Summarizer {
     return {};
   }
 
+  // Without the memory that was never freed.
+  util::Result<Leaks> FindGrowth() const {
+    const std::vector<std::string> no_suppressions;
+    LeakGroups groups(recording_, no_suppressions);
+    Leaks leaks;
+    VRAMSCOPE_RETURN_IF_ERROR(FindGrowing(recording_, &groups, &leaks));
+    leaks.growing.resize(std::min(leaks.growing.size(), kMostGrowing));
+    return leaks;
+  }
+
   const tables::Recording& recording_;
   const tables::Tables& tables_;
   IterationTimes iterations_;
@@ -326,6 +339,7 @@ class Summarizer {
 }  // namespace
 
 util::Result<Summary> MakeSummary(const tables::Recording& recording) {
+  tables::KeepFrames(recording);
   return Summarizer(recording).Make();
 }
 
