@@ -116,10 +116,11 @@ std::string FormatRanks(const query::RankReport& report, const Style& style) {
     for (const size_t i : shown) {
       const query::RankMemory& rank = report.ranks[i];
       const auto largest = Largest(rank.categories);
-      line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {} {}", rank.name, rank.host,
+      const std::string most =
+          largest.empty() ? "-" : largest[0].first + " " + FormatBytes(largest[0].second);
+      line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {}", rank.name, rank.host,
                        rank.pid, rank.on, FormatBytes(rank.bytes),
-                       util::FormatDuration(rank.peak_wall_ns - report.first_wall_ns),
-                       largest[0].first, FormatBytes(largest[0].second)));
+                       util::FormatDuration(rank.peak_wall_ns - report.first_wall_ns), most));
     }
     if (shown.size() < report.ranks.size())
       line(fmt::format("  ({} in between; --json has all)", report.ranks.size() - shown.size()));

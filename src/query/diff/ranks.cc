@@ -111,6 +111,33 @@ Found RowsOf(const tables::Tables& tables, Found all, DeviceKind kind) {
   return rows;
 }
 
+// Adds a row without bytes for each rank that has none, if it had memory at another time.
+void AddOthers(const tables::Tables& tables, DeviceKind kind, Found* rows) {
+  std::set<int32_t> numbers;
+  for (const auto& [key, rank] : *rows)
+    numbers.insert(tables.processes[key.first].rank);
+  for (size_t i = 1; i < tables.accounts.size(); ++i) {
+    const tables::AccountRow& account = tables.accounts[i];
+    const tables::ProcessRow& process = RowOf(tables.processes, account.process);
+    const tables::DeviceRow& device = RowOf(tables.devices, account.device);
+    if (account.process.value == 0 || process.rank < 0 || device.kind != kind ||
+        !numbers.insert(process.rank).second)
+      continue;
+    RankMemory& rank = (*rows)[{account.process.value, account.device.value}];
+    rank.on = DeviceMark(device.kind, device.index);
+  }
+}
+
+// Whether a rank started this process, which inherited its number: a data loader, for example.
+bool IsHelper(const tables::Tables& tables, const Found& rows, uint32_t process) {
+  const tables::ProcessRow& own = tables.processes[process];
+  return own.rank >= 0 && std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
+           const tables::ProcessRow& other = tables.processes[row.first.first];
+           return other.rank == own.rank && other.pid == own.parent_pid && other.host == own.host &&
+                  row.first.first != process;
+         });
+}
+
 // The instant at which a device was fullest says nothing of ranks that share it: each of those at
 // its own.
 util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, DeviceKind kind, Found* rows) {
@@ -211,20 +238,37 @@ std::string ProgramOf(std::string_view command) {
 // Recordings of a folder that are not of one program, or of several runs of it.
 std::string WhyNotCompared(const std::vector<RankMemory>& ranks) {
   std::set<std::string> programs;
-  std::map<int32_t, std::string> files;
+  std::map<int32_t, const RankMemory*> first;
   std::string twice;
   for (const RankMemory& rank : ranks) {
     if (rank.file != ranks[0].file || rank.program != ranks[0].program)
       programs.insert({rank.program, ranks[0].program});
-    const auto [known, added] = files.try_emplace(rank.number, rank.file);
-    if (!added && rank.number >= 0 && known->second != rank.file)
-      twice = rank.name + " is in several recordings, so they are of several runs";
+    const auto [known, added] = first.try_emplace(rank.number, &rank);
+    if (added || rank.number < 0)
+      continue;
+    const std::string name = "rank " + std::to_string(rank.number);
+    if (known->second->file != rank.file)
+      twice = name + " is in several recordings, so they are of several runs";
+    else if (twice.empty())
+      twice = name + " is two processes, " + std::to_string(known->second->pid) + " and " +
+              std::to_string(rank.pid) + ", so they are of several jobs";
   }
   programs.erase("");
   if (programs.size() > 1)
     return std::to_string(programs.size()) + " programs: " + *programs.begin() + ", " +
            *std::next(programs.begin()) + (programs.size() > 2 ? ", ..." : "");
   return twice;
+}
+
+// Ranks of one number: the name of each has its process, too. Sorted by number.
+void NameTwins(std::vector<RankMemory>* ranks) {
+  for (size_t begin = 0, end = 0; begin < ranks->size(); begin = end) {
+    const int32_t number = (*ranks)[begin].number;
+    while (end < ranks->size() && (*ranks)[end].number == number)
+      ++end;
+    for (size_t i = begin; number >= 0 && end - begin > 1 && i < end; ++i)
+      (*ranks)[i].name += " (" + std::to_string((*ranks)[i].pid) + ")";
+  }
 }
 
 }  // namespace
@@ -255,6 +299,7 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
   VRAMSCOPE_ASSIGN_OR_RETURN(auto found, MemoryAt(recording, peak));
   const DeviceKind main = MainKind(found, tables);
   Found rows = RowsOf(tables, std::move(found), main);
+  AddOthers(tables, main, &rows);
   for (auto& [key, rank] : rows)
     rank.peak_ns = TimeOf(tables.peaks, key.second);
   if (const util::Status own = AtPeaksOfTheirOwn(recording, main, &rows); !own.ok())
@@ -276,10 +321,13 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
     const tables::DeviceRow& device = tables.devices[key.second];
     const tables::ProcessRow& process = tables.processes[key.first];
     with_memory.insert(key.first);
-    rank.number = process.rank;
+    const bool is_helper = IsHelper(tables, rows, key.first);
+    rank.number = is_helper ? -1 : process.rank;
     rank.file = file;
     rank.name = process.rank >= 0 ? "rank " + std::to_string(process.rank)
                                   : std::filesystem::path(file).stem().string();
+    if (is_helper)
+      rank.name += "'s " + std::to_string(process.pid);
     if (process.host.value < tables.hosts.size())
       rank.host = recording.string(tables.hosts[process.host.value].name);
     rank.pid = process.pid;
@@ -304,6 +352,7 @@ RankReport RankFold::Finish() && {
   std::stable_sort(ranks.begin(), ranks.end(), [](const RankMemory& a, const RankMemory& b) {
     return std::tie(a.number, a.name, a.device) < std::tie(b.number, b.name, b.device);
   });
+  NameTwins(&ranks);
   report_.starts_apart_ns = last_wall_ns_ - report_.first_wall_ns;
   if (ranks.empty())
     return std::move(report_);

@@ -173,6 +173,76 @@ TEST(RanksTest, RanksThatShareADeviceAreToldAtTheirOwnPeaks) {
   EXPECT_EQ(report->ranks[0].on, "cpu");
 }
 
+// The second rank begins when the first has freed all.
+TEST(RanksTest, ARankWithoutMemoryAtTheDevicesPeakHasARow) {
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  const auto gpu = builder.Device(tables::DeviceKind::kGpu, 0);
+  for (int32_t number = 0; number < 2; ++number) {
+    const auto process = builder.Process(100 + static_cast<uint32_t>(number), 100);
+    tables.processes[process.value].rank = number;
+    const auto site = builder.Site(builder.SiteOf(builder.Account(process, gpu)));
+    builder.Row(site, 10 + 40 * number, 30 + 40 * number, (number == 0 ? 30 : 20) * kMiB);
+  }
+  tables.peaks.push_back({gpu, 10, 30 * kMiB, 0});
+  const auto report = RanksWithin(*builder.Make());
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->ranks.size(), 2u);
+  EXPECT_EQ(report->ranks[1].name, "rank 1");
+  EXPECT_EQ(report->ranks[1].bytes, 20 * kMiB);
+  EXPECT_EQ(report->ranks[1].peak_ns, 50);
+  EXPECT_EQ(report->processes_without_memory, 0u);
+}
+
+// On its own device, which another process fills after it.
+TEST(RanksTest, ARankMayHaveNoBytesAtThePeak) {
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  for (int32_t number = 0; number < 2; ++number) {
+    const auto gpu = builder.Device(tables::DeviceKind::kGpu, number);
+    const auto process = builder.Process(100 + static_cast<uint32_t>(number), 100);
+    tables.processes[process.value].rank = number;
+    const auto site = builder.Site(builder.SiteOf(builder.Account(process, gpu)));
+    builder.Row(site, 10, number == 0 ? 90 : 20, kMiB);
+    tables.peaks.push_back({gpu, 50, kMiB, 0});
+  }
+  const auto report = RanksWithin(*builder.Make());
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->ranks.size(), 2u);
+  EXPECT_EQ(report->ranks[1].bytes, 0u);
+  EXPECT_EQ(report->ranks[1].on, "gpu1");
+  EXPECT_EQ(report->ranks[1].device, 1);
+}
+
+// Two jobs in one recording, and a process that a rank started.
+TEST(RanksTest, RanksOfOneNumberAreNamedByTheirProcesses) {
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  const auto cpu = builder.Device(tables::DeviceKind::kCpu, -1);
+  for (const uint32_t pid : {100, 101, 102}) {
+    const auto process = builder.Process(pid, 100);
+    tables.processes[process.value].rank = pid == 101 ? 1 : 0;
+    builder.Row(builder.Site(builder.SiteOf(builder.Account(process, cpu))), 10, tables::kNever,
+                kMiB);
+  }
+  tables.peaks.push_back({cpu, 10, 3 * kMiB, 0});
+  auto report = RanksWithin(*builder.Make());
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->not_compared,
+            "rank 0 is two processes, 100 and 102, so they are of several jobs");
+  ASSERT_EQ(report->ranks.size(), 3u);
+  EXPECT_EQ(report->ranks[0].name, "rank 0 (100)");
+  EXPECT_EQ(report->ranks[1].name, "rank 0 (102)");
+  tables.processes[3].parent_pid = 100;
+  report = RanksWithin(*builder.Make());
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->not_compared, "");
+  ASSERT_EQ(report->ranks.size(), 3u);
+  EXPECT_EQ(report->ranks[0].name, "rank 0's 102");
+  EXPECT_EQ(report->ranks[0].number, -1);
+  EXPECT_EQ(report->ranks[1].name, "rank 0");
+}
+
 // NCCL maps its peers' memory. A rank is one row, at the device with most of its bytes.
 TEST(RanksTest, ARankWithMemoryOnTwoDevicesIsOneRow) {
   RecordingBuilder builder;
