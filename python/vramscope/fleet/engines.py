@@ -14,6 +14,8 @@ import pathlib
 import re
 import socket
 import sys
+import threading
+import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from .. import _files
@@ -112,6 +114,14 @@ SELECT rank, count(*) AS times, min(host) AS first_host, max(host) AS last_host
 FROM all_ranks WHERE rank >= 0 GROUP BY rank HAVING count(*) > 1 ORDER BY rank LIMIT 4
 """
 
+# Ranks of one number at one time, by one clock; the clocks of hosts may differ by minutes.
+_TWO_JOBS = """
+SELECT a.rank, a.host, a.pid, b.host, b.pid FROM all_ranks AS a JOIN all_ranks AS b ON a.rank = b.rank
+WHERE a.rank >= 0 AND a.begin_wall_ns <= b.begin_wall_ns AND (a.host <> b.host OR a.pid <> b.pid)
+  AND least(a.end_wall_ns, b.end_wall_ns) - b.begin_wall_ns > CASE WHEN a.host = b.host THEN 0 ELSE 900000000000 END
+ORDER BY a.rank, a.host, a.pid, b.host, b.pid LIMIT 1
+"""
+
 
 class Engine:
     """A SQL engine with the views of a run."""
@@ -126,6 +136,7 @@ class Engine:
                 self._keep("ranks")
         twice = self.query(_TWICE).rows
         if twice:
+            self._check_one_job()
             number, times, first, last = twice[0]
             say(f"rank {number} is there {times} times (hosts {first} and {last}); the newest of each rank is used")
         for table, columns in schema.TABLES.items():
@@ -136,6 +147,14 @@ class Engine:
             if twice and table in schema.SUMMARY:
                 text += " AS t WHERE EXISTS (SELECT 1 FROM ranks AS r WHERE r.host = t.host AND r.pid = t.pid)"
             self._run(text)
+
+    def _check_one_job(self) -> None:
+        """Raises FleetError if the run has ranks of several jobs: of a rank that was restarted, one ends before the other."""
+        for number, host, pid, other, other_pid in self.query(_TWO_JOBS).rows:
+            raise FleetError(
+                f"run {self.source.run}: rank {number} is two processes at the same time ({host}, pid {pid}, and {other}, pid "
+                f"{other_pid}), so two jobs have this name; give each its own: vramscope run --name"
+            )
 
     #: A word of CREATE VIEW.
     _temporary = ""
@@ -202,6 +221,44 @@ def _partitions(files: Sequence[pathlib.Path]) -> int:
     return 1 + sum(path.stat().st_size for path in files) // _PARTITION_BYTES
 
 
+# How long a cluster may take until a worker starts. Spark itself waits for ever.
+_WORKER_SECONDS = 120
+
+
+class _Watch:
+    """Cancels the jobs of a session that has no worker for too long. Used as a context while a job runs."""
+
+    def __init__(self, session: Any) -> None:
+        self._context = session.sparkContext
+        # In this process the driver does the work.
+        self._has_worker: bool = self._context.master.startswith("local") and not self._context.master.startswith("local-cluster")
+        self._ended = threading.Event()
+        self.expired = False
+
+    def __enter__(self) -> None:
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        if not self._has_worker:
+            self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _WORKER_SECONDS
+        while not self._ended.wait(0.5):
+            # The driver is one of them.
+            if self._context._jsc.sc().getExecutorMemoryStatus().size() > 1:
+                self._has_worker = True
+                return
+            if time.monotonic() > deadline:
+                self.expired = True
+                self._context.cancelAllJobs()
+                return
+
+
 class Spark(Engine):
     """Spark: in this process (`local[*]`), or a cluster's master."""
 
@@ -209,6 +266,7 @@ class Spark(Engine):
 
     def __init__(self, source: Source, say: Say, master: Optional[str] = None) -> None:
         self._session = _spark_session(master)
+        self._watch = _Watch(self._session)
         if max(_partitions(source.files[table]) for table in schema.SUMMARY) == 1:
             # To plan again after each stage costs more than the stages of small tables.
             self._session.conf.set("spark.sql.adaptive.enabled", "false")
@@ -238,8 +296,13 @@ class Spark(Engine):
     def query(self, text: str) -> Answer:
         try:
             frame = self._session.sql(text)
-            return Answer(list(frame.columns), [[_plain(value) for value in row] for row in frame.collect()])
+            with self._watch:
+                rows = frame.collect()
+            return Answer(list(frame.columns), [[_plain(value) for value in row] for row in rows])
         except Exception as error:  # pyspark's and py4j's errors have no common base
+            if self._watch.expired:
+                master = self._session.sparkContext.master
+                raise FleetError(f"Spark: no worker of {master} started in {_WORKER_SECONDS} s; check that it has workers with free cores and memory") from error
             # The other lines are Spark's plan.
             raise FleetError(f"Spark: {str(error).strip().splitlines()[0].rstrip(';')}") from error
 

@@ -7,9 +7,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 
+#include "base/cgroup.h"
+#include "base/raw_file.h"
 #include "format/layout.h"
 #include "probe/session/stream.h"
 
@@ -44,30 +48,73 @@ void NoteRank(Stream* stream) {
   }
 }
 
+constexpr std::string_view kPod = "pod";
+constexpr size_t kShownDigits = 12;  // of a container's id, as engines print it
+
+// `key=value` pairs of one note.
+class Place {
+ public:
+  void Add(std::string_view key, std::string_view value) {
+    if (size_ > 0)
+      Append(",");
+    Append(key);
+    Append("=");
+    Append({value.data(), std::min(value.size(), kLongest)});
+  }
+  // The same with `-` in place of `_`.
+  void AddUid(std::string_view key, std::string_view uid) {
+    Add(key, uid);
+    std::replace(text_ + size_ - std::min(uid.size(), kLongest), text_ + size_, '_', '-');
+  }
+  format::Bytes text() const { return {text_, size_}; }
+
+ private:
+  static constexpr size_t kLongest = 80;
+  static constexpr size_t kMostPairs = std::size(format::kPlaceVariables);
+
+  void Append(std::string_view part) {
+    std::memcpy(text_ + size_, part.data(), part.size());
+    size_ += part.size();
+  }
+
+  char text_[kMostPairs * (kLongest + 16)];
+  size_t size_ = 0;
+};
+
+// The pod or container that the process's control groups name, where no variable names it.
+void AddCgroup(Place* place) {
+  const int fd = base::OpenFile("/proc/self/cgroup", O_RDONLY);
+  if (fd < 0)
+    return;
+  char text[4096];
+  const ssize_t got = base::ReadFile(fd, text, sizeof text);
+  base::CloseFile(fd);
+  const base::CgroupIds ids =
+      base::FindCgroupIds({text, got > 0 ? static_cast<size_t>(got) : size_t{0}});
+  if (!ids.pod.empty())
+    place->AddUid(kPod, ids.pod);
+  else if (!ids.container.empty())
+    place->Add(kPod, {ids.container.data(), kShownDigits});
+}
+
 // The other names of its place.
 void NotePlace(Stream* stream) {
-  constexpr size_t kLongest = 80;
-  char text[std::size(format::kPlaceVariables) * (kLongest + 16)];
-  size_t size = 0;
-  const auto append = [&](const char* part, size_t length) {
-    std::memcpy(text + size, part, length);
-    size += length;
-  };
-  for (const format::PlaceVariables& place : format::kPlaceVariables) {
-    for (const char* variable : place.variables) {
+  Place place;
+  bool has_pod = false;
+  for (const format::PlaceVariables& named : format::kPlaceVariables) {
+    for (const char* variable : named.variables) {
       const char* value = variable == nullptr ? nullptr : getenv(variable);
       if (value == nullptr || *value == '\0')
         continue;
-      if (size > 0)
-        append(",", 1);
-      append(place.key, std::strlen(place.key));
-      append("=", 1);
-      append(value, strnlen(value, kLongest));
+      place.Add(named.key, value);
+      has_pod = has_pod || named.key == kPod;
       break;
     }
   }
-  if (size > 0)
-    Note(stream, format::kPlaceNote, {text, size});
+  if (!has_pod)
+    AddCgroup(&place);
+  if (place.text().size > 0)
+    Note(stream, format::kPlaceNote, place.text());
 }
 
 Stream* TakeIdle() {

@@ -224,6 +224,55 @@ def test_a_spark_master_that_does_not_answer_is_one_line(small):
     assert last.startswith(f"vramscope: Spark: the master {master} does not answer (127.0.0.1:") and last.endswith("; check --master")
 
 
+# A master that accepts, but has no workers.
+NO_WORKERS = """
+import pathlib, sys
+python, folder, master = sys.argv[1:]
+sys.path.insert(0, python)
+from vramscope.fleet import __main__, engines
+engines._WORKER_SECONDS = 3
+sys.exit(__main__.main(["fleet", folder, "heaviest", "--engine", "spark", "--master", master]))
+"""
+
+
+def test_a_spark_master_without_workers_is_one_line(small, tmp_path):
+    pyspark = pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        port, page = (str(server.getsockname()[1]) for server in (one, other))
+    home = Path(pyspark.__file__).parent
+    variables = {**os.environ, "JAVA_TOOL_OPTIONS": SHORT_JVM, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(tmp_path)}
+    words = [home / "bin/spark-class", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", page]
+    master = subprocess.Popen([str(word) for word in words], env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert any("I have been elected leader" in line for line in master.stderr)
+        url = f"spark://127.0.0.1:{port}"
+        words = [sys.executable, "-c", NO_WORKERS, ROOT / "python", small, url]
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, check=False, env=variables)
+    finally:
+        master.kill()
+        master.communicate()
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and last.startswith(f"vramscope: Spark: no worker of {url} started in 3 s; "), done.stderr[-2000:]
+
+
+def test_two_jobs_of_one_name_are_refused(base, tmp_path):
+    """Another job's ranks of the same numbers, at the same time."""
+    generate.write(base, tmp_path, 16, seed=9)
+    other = json.loads((tmp_path / "pretrain-node0001.summary.json").read_text())
+    for rows in other.values():
+        for row in rows if isinstance(rows, list) else ():
+            row["pid"] += 100_000
+    (tmp_path / "pretrain-other.summary.json").write_text(json.dumps(other))
+    said = vramscope("fleet", tmp_path, "heaviest", status=2).stderr.splitlines()[-1]
+    assert said.startswith("vramscope: run pretrain: rank 8 is two processes at the same time (node0001, pid ")
+    assert said.endswith("so two jobs have this name; give each its own: vramscope run --name")
+    (tmp_path / "pretrain-other.summary.json").write_text(json.dumps({**other, "run": "eval"}))
+    assert len(ask(tmp_path, "heaviest", "--run", "eval", "--top", "99")) == 8
+    assert len(ask(tmp_path, "heaviest", "--run", "pretrain", "--top", "99")) == 16
+
+
 def test_sums_at_the_peak_are_those_of_the_report(tmp_path):
     vramscope("export", "--to", "parquet", TRACES / "gpt2.vram", "-o", tmp_path / "data")
     (told,) = json.loads(vramscope("report", "--ranks", TRACES / "gpt2.vram", "--json").stdout)["ranks"]
