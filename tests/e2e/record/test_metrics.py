@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Set
 
 import pytest
-from places import BUILD, FAKE, MIB, ROOT, VRAMSCOPE
+from places import BUILD, FAKE, HOSTS, MIB, ROOT, VRAMSCOPE
 
 PACKAGE = str(ROOT / "python")
 PROGRAMS = ROOT / "tests" / "e2e" / "programs"
@@ -287,6 +287,27 @@ def test_a_textfile_is_whole_readable_and_removed_at_the_end(machine, tmp_path):
     assert not list(file.parent.iterdir())
     vramscope(machine, "metrics", "--textfile", file, "--once", tmp_path)
     assert parse(file.read_text())["vramscope_recordings"] == {(): 0}
+
+
+def test_a_ring_has_the_figures_of_its_report(machine, tmp_path):
+    """After a compaction, of a program that is stopped: both are of one instant."""
+    live = tmp_path / "x.vram.d"
+    command = [VRAMSCOPE, "run", "--no-report", "--cpu", "--ring", "16MiB", "-o", tmp_path / "x.vram", "--", HOSTS / "long_run", 100_000, 400, 400]
+    with subprocess.Popen([str(word) for word in command], env=machine, stderr=subprocess.PIPE, text=True) as running:
+        until(lambda: list(live.glob("*.past")), 60)
+        ((pid,),) = by(parse(vramscope(machine, "metrics", "--once", live).stdout)["vramscope_process_info"], "pid")
+        os.kill(int(pid), signal.SIGSTOP)
+        try:
+            samples = parse(vramscope(machine, "metrics", "--once", live).stdout)
+            rows = live_rows(machine, live)
+            report = json.loads(vramscope(machine, "report", live, "--where", f"process={pid}", "--json").stdout)
+        finally:
+            os.kill(int(pid), signal.SIGKILL)
+        running.communicate(timeout=60)
+    held = by(samples["vramscope_memory_bytes"], "pid", "category")
+    assert rows and {key: value for key, value in held.items() if value} == {key: value for key, value in rows.items() if value}
+    (peak,) = samples["vramscope_process_memory_peak_bytes"].values()
+    assert peak == report["devices"][0]["ledger_bytes"]
 
 
 def test_a_damaged_recording_does_not_hide_the_others(machine, tmp_path):
