@@ -265,7 +265,7 @@ bool Attach::HasSteps() {
     has = recording && query::IterationTimes((*recording)->tables()).count() >=
                            static_cast<int64_t>(arguments_.steps);
   } catch (const std::exception& error) {
-    // Memory, mostly. The process is recorded, so this one must not end by itself.
+    // Memory, mostly. This process must not end, because it records the other one.
     Note(fmt::format("--steps: iterations cannot be counted: {}", error.what()));
     has = true;
   }
@@ -273,8 +273,7 @@ bool Attach::HasSteps() {
   return has;
 }
 
-// Until the program ends, the time is over, the iterations are, or somebody asks for it: a signal,
-// or `detach`.
+// Until the program ends, the time or the iterations are over, or a signal or `detach` comes.
 void Attach::AwaitEnd() {
   const std::string stop = place_.live_directory() + "/" + kStopFile;
   for (;;) {
@@ -460,7 +459,7 @@ void AddAttachOptions(CLI::App& command, AttachArguments* arguments) {
   command.add_option("PID", arguments->pid, "The process to attach to")->required();
   command
       .add_option("--timeout", arguments->timeout,
-                  "Give up when the process executes no Python for so long (default: 30s)")
+                  "Give up if the process executes no Python for this long (default: 30s)")
       ->option_text("TIME");
 }
 
@@ -476,11 +475,11 @@ void RegisterAttach(CLI::App& app, int* exit_code) {
       ->option_text("FILE");
   attach
       ->add_option("--for", arguments->duration,
-                   "Record for so long (default: until Ctrl-C, `vramscope detach` or its end)")
+                   "Record for this long (default: until Ctrl-C, `vramscope detach` or its end)")
       ->option_text("TIME");
   attach
       ->add_option("--steps", arguments->steps,
-                   "Record N iterations of the training, or soon after")
+                   "End the recording after N iterations, or soon after")
       ->check(CheckCount)
       ->option_text("N");
   attach->add_flag("--native", arguments->recording.native,

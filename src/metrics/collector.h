@@ -35,7 +35,7 @@ class Collector {
   void NoteOnce(const std::string& message);
 
   LiveRecordings recordings_;
-  std::unique_ptr<Nvml> nvml_;  // none: there is no driver
+  std::unique_ptr<Nvml> nvml_;  // null without a driver
   std::set<std::string> noted_;
 };
 

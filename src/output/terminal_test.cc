@@ -103,7 +103,7 @@ TEST_F(TerminalTest, CutsAtColumns) {
   EXPECT_EQ(CutMiddle("abcdefghij", 7, {}), "abc..ij");
   EXPECT_EQ(CutMiddle("abcdefghij", 1, utf8), "…");
   EXPECT_EQ(CutMiddle("abcdefghij", 0, utf8), "");
-  // A name of a file that was made to do harm: in one go, or it takes hours.
+  // A name of a malicious file: in one go, or it takes hours.
   const std::string endless(size_t{1} << 22, 'x');
   EXPECT_EQ(CutStart(endless + "yz", 3, utf8), "…yz");
   EXPECT_EQ(CutEnd("yz" + endless, endless.size(), utf8), "yz" + endless.substr(3) + "…");

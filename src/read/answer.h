@@ -97,7 +97,7 @@ class Column {
   // Of the last `rows` rows, to be filled in: 1 for a null.
   uint8_t* Nulls(size_t rows);
   void Truncate(size_t rows);
-  // Memory for so many rows, which goes back to the pool at the end.
+  // Memory for this number of rows. It returns to the pool at the end.
   void Reserve(size_t rows, std::shared_ptr<BufferPool> pool);
   template <class Value>
   void NumberOrNull(const std::optional<Value>& value) {

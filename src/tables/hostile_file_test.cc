@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files made on purpose to do harm: their checksums hold.
+// Malicious files: their checksums hold.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -56,7 +56,7 @@ std::string Attachments::Toggle(uint32_t pid) {
     // A process group of its own: Ctrl-C and Ctrl-Z are for the screen.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGINT);
-    // It must detach even if nobody reads its messages.
+    // It must detach even if its messages are not read.
     signal(SIGPIPE, SIG_IGN);
     sigset_t none;
     sigemptyset(&none);

@@ -11,8 +11,7 @@
 
 namespace vramscope::cli {
 
-// Standard error while the screen is shown: what this process and `vramscope attach` write to it
-// becomes a message.
+// Captures what this process and `vramscope attach` write to stderr, while the screen is shown.
 class CapturedErrors {
  public:
   CapturedErrors();
@@ -22,7 +21,7 @@ class CapturedErrors {
   int fd() const { return read_.get(); }
   // What was written since the last call.
   std::string Take() const;
-  // It is standard error's own again. What else is written here goes there by Forward().
+  // Gives stderr back. Forward() writes the rest that was captured to it.
   void Restore() const;
   void Forward() const;
 
@@ -38,8 +37,8 @@ class Attachments {
   std::string Toggle(uint32_t pid);
   // Forgets those that are over.
   void Reap();
-  // Ends all of them, and waits for that; their messages go to standard error. They end as well if
-  // this process is killed.
+  // Ends all of them, waits for that, and writes their messages to stderr. They end as well if this
+  // process is killed.
   void EndAll(const CapturedErrors& messages);
 
  private:

@@ -26,7 +26,7 @@ struct TopCategory {
   std::optional<double> growth;  // bytes a minute
 };
 
-// What the recording of a process knows of one device.
+// A recording's figures of a process on one device.
 struct TopDetails {
   std::string recording;  // the live directory
   int64_t read_ns = 0;    // CLOCK_MONOTONIC

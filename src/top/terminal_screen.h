@@ -12,9 +12,9 @@
 
 namespace vramscope::cli {
 
-// The terminal of standard input and output as a full screen without echo. The destructor restores
-// it. From the constructor on, SIGWINCH, SIGTSTP and SIGCONT are blocked: not thread-safe, it is
-// made before other threads.
+// The terminal of stdin and stdout as a full screen without echo. The destructor restores it. From
+// the constructor on, SIGWINCH, SIGTSTP and SIGCONT are blocked: not thread-safe, it is made before
+// other threads.
 class TerminalScreen {
  public:
   TerminalScreen();
@@ -30,7 +30,7 @@ class TerminalScreen {
   size_t rows() const;
   // Writes what differs from the last screen. False if the terminal is gone.
   bool Draw(const std::vector<std::string>& lines);
-  // What was typed, "" if the terminal is gone. Only when standard input can be read.
+  // What was typed, "" if the terminal is gone. Call it only when stdin can be read.
   std::string ReadKeys() const;
 
  private:

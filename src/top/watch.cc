@@ -103,7 +103,7 @@ TopModel TopWatch::Look(const RecordedProcesses& recorded) {
     AddNvml(recorded, &model);
   for (const RecordedProcess& process : recorded.processes) {
     const std::string device = DeviceOf(process);
-    // A reading may be older than the end of a process that is no more shown.
+    // A reading may be older than the end of a process.
     if (rows_.contains({process.pid, device}) || IsRunning(static_cast<pid_t>(process.pid)))
       RowOf(process.pid, device, process.command).process.details = process.details;
   }

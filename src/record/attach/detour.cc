@@ -169,8 +169,7 @@ bool MayHandleSignal(pid_t pid) {
   return (SignalSet(status, "SigBlk") & SignalSet(status, "SigCgt")) != 0;
 }
 
-// Whether the call is to end at a time of which only the distance is known. It would end later if
-// it began again.
+// Whether the call has a time-out relative to its begin. It would end later if it began again.
 bool HasDeadline(const user_regs_struct& registers) {
   constexpr int kShortMs = 1000;
   switch (registers.orig_rax) {
@@ -228,7 +227,7 @@ bool IsInAny(uint64_t address, const std::vector<RemoteObject::Range>& ranges) {
 }
 
 // Whether the running thread may hold the lock of the pending calls, for which the code would wait.
-// Whoever holds it calls nothing but the functions of a lock.
+// The holder calls only functions of a lock.
 bool MayHoldLock(pid_t pid, const RemoteProgram& program, const user_regs_struct& registers) {
   const std::vector<uint64_t> places = PlacesOf(pid, registers, kScannedWords);
   return std::any_of(places.begin(), places.end(), [&](uint64_t address) {
@@ -252,7 +251,7 @@ bool MayAllocate(pid_t pid, const RemoteProgram& program, const user_regs_struct
 // Whether the thread is on the main thread's own stack, with room for the code and what it calls.
 // Coroutines and signal handlers can have a small one elsewhere.
 bool HasStack(pid_t pid, const RemoteProgram& program, uint64_t pointer) {
-  // The stack may have grown since it was looked at. Nothing else is mapped right below it.
+  // The stack may have grown since it was looked at. The space right below it is free.
   const auto stack = std::find_if(program.mappings.begin(), program.mappings.end(),
                                   [&](const Mapping& mapping) { return pointer < mapping.end; });
   rlimit limit{};
@@ -285,7 +284,7 @@ RemoteTask::Way WayAt(const Moment& moment, const RemoteProgram& program, Remote
   return falls_back ? RemoteTask::Way::kSafePoint : wanted;
 }
 
-// Why this is no moment for a detour. None: it is one.
+// Why the thread cannot make the call now; none if it can.
 std::optional<std::string> WhyNotNow(pid_t pid,
                                      const Tracer& tracer,
                                      const RemoteProgram& program,
@@ -316,8 +315,8 @@ struct Place {
   }
 };
 
-// A call that nobody waits for any more can still use the code of an earlier one, so several places
-// take turns.
+// A call that has been given up can still use the code of an earlier one, so several places take
+// turns.
 util::Result<Place> ChoosePlace(pid_t pid, const RemoteProgram& program, size_t size_bytes) {
   constexpr uint64_t kAlign = 16;
   constexpr size_t kPlaces = 4;

@@ -20,8 +20,8 @@
 //                                           restores all registers and returns to where it was
 //
 // The thread never depends on this process. If this process dies, the kernel detaches and the
-// thread continues: before PTRACE_SETREGS where it was, afterwards in the code, which returns there
-// by itself. A system call that the stop interrupted is restarted as the kernel restarts it.
+// thread continues: before PTRACE_SETREGS where it was, afterwards in the code, which returns
+// there. A system call that the stop interrupted is restarted as the kernel restarts it.
 //
 // Source: ptrace(2); the restart codes are those of the kernel's arch/x86/kernel/signal.c.
 namespace vramscope::cli {

@@ -24,7 +24,7 @@ else:
 )";
 
 // While Python starts, and while the main thread imports what this needs, the script does nothing
-// but to ask for another call. Whoever removes its file first has decided whether it runs. It runs
+// but ask for another call. The side that removes its file first decides whether it runs. It runs
 // in the main thread, or in one that Python does not know: there it must not be the first to import
 // `threading`, which would take it for the main thread.
 //

@@ -21,8 +21,8 @@ std::string ScriptFor(const PythonCall& call);
 // What the interpreter executes: the script, if it is still there.
 std::string TextFor(const PythonCall& call);
 
-// `text`, which need not be UTF-8, as a literal of type str, as os.fsdecode() has it. A seam for
-// tests.
+// `text`, which need not be UTF-8, as a literal of type str, decoded as by os.fsdecode(). A seam
+// for tests.
 std::string PythonText(const std::string& text);
 
 }  // namespace vramscope::cli

@@ -25,11 +25,11 @@ using std::chrono::steady_clock;
 // Names in the private folder of a call.
 constexpr char kAnswer[] = "answer";  // a file of Python's, a symbolic link of the probe's
 constexpr char kLater[] = "later";
-// The script of Python, empty for the probe. Whoever deletes it has decided whether the call is
-// made. src/probe/inject/late.cc knows the names, too.
+// The script of Python, empty for the probe. The side that deletes it decides whether the call is
+// made. src/probe/inject/late.cc has the same names.
 constexpr char kTicket[] = "answer.call";
 constexpr char kEnding[] = "it is ending";  // the answer where no thread can be started any more
-constexpr char kDone[] = "done";            // the link's target if there is no error
+constexpr char kDone[] = "done";            // the link's target without an error
 constexpr size_t kMostAnswerBytes = 1 << 16;
 constexpr milliseconds kLook{1};
 constexpr milliseconds kLong{1000};

@@ -80,7 +80,7 @@ struct RemoteTask {
   std::array<std::string, 3> arguments;
 };
 
-// The size of the code for `task`, and the code as it must stand at `place`. `sequence` tells apart
+// The size of the code for `task`, and the code for the address `place`. `sequence` tells apart
 // what several calls have left in a process.
 size_t CodeSize(const RemoteTask& task);
 std::string CodeFor(const RemoteTask& task,
@@ -88,7 +88,7 @@ std::string CodeFor(const RemoteTask& task,
                     uint64_t place,
                     uint64_t sequence);
 
-// The sequence number of code that stands at the begin of `bytes`; 0 if these are other bytes.
+// The sequence number of the code that `bytes` begin with; 0 if these are other bytes.
 uint64_t SequenceOf(const std::string& bytes);
 
 }  // namespace vramscope::cli

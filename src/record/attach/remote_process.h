@@ -39,7 +39,7 @@ std::vector<Mapping> ParseMaps(std::string_view maps);
 // file may be replaced since, or invisible from here.
 class RemoteObject {
  public:
-  // `base`: where its file's offset 0 is mapped. None if that is no 64-bit ELF object.
+  // `base`: where its file's offset 0 is mapped. None if it is not a 64-bit ELF object.
   static std::optional<RemoteObject> Open(pid_t pid, uint64_t base);
 
   struct Symbol {
@@ -69,7 +69,7 @@ class RemoteObject {
   uint64_t strings_ = 0;  // DT_STRTAB
 };
 
-// The text behind "KEY:\t" in /proc/PID/status; "" if there is no such line.
+// The text after "KEY:\t" in /proc/PID/status; "" without such a line.
 std::string StatusValue(std::string_view status, std::string_view key);
 
 // Why a process cannot be attached to, as far as /proc says it: one line that says what to do. ""

@@ -40,7 +40,7 @@ TEST(ParseMaps, LinesOfAProcess_TheirRangesRightsAndFiles) {
   EXPECT_FALSE(maps[2].readable);
 }
 
-// Of the C library in this very process, of which dlsym says the truth.
+// The C library in this process, whose addresses dlsym returns.
 std::optional<RemoteObject> OpenCLibrary() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&getpid), &info) == 0)

@@ -145,7 +145,7 @@ void Sampler::Start() {
   }
   if (gpus_.empty())
     return;
-  // Who had what at the first sample is known at it.
+  // The processes' figures at the first sample.
   for (const size_t gpu : gpus_)
     SampleProcesses(gpu);
   SampleDevices();

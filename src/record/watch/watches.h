@@ -235,8 +235,8 @@ class SummaryTaker : public Watch {
 // The number of a signal that `run` may take for itself: SIGUSR1, SIGUSR2 or SIGRTMIN+N.
 util::Result<int> SnapshotSignal(const std::string& name);
 
-// Keeps a live directory within a size (docs/FORMAT.md): measures what it takes of the disk, and
-// has its old part compacted by another process. If that takes too long, the oldest part is
+// Keeps a live directory within a size (docs/FORMAT.md): measures its space on the disk, and starts
+// a process that compacts its old part. If that takes too long, the oldest part is
 // dropped. Errors harm neither the recording nor its program; the directory then grows as without a
 // ring.
 class RingKeeper : public Watch {

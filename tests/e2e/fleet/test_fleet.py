@@ -456,7 +456,7 @@ def test_damaged_summaries_are_named_and_the_others_used(small, tmp_path):
     assert sum("left out: " in line and "wrong-" in line and "damaged" in line for line in done.stderr.splitlines()) == 5
     assert "Traceback" not in done.stderr
     assert "is there 2 times (hosts node0002 and restarted)" in done.stderr
-    # Damage stays where it is, for who wants to look.
+    # Damage stays where it is, for a person to look at.
     vramscope("fleet", folder, "compact")
     assert files[0].exists() and files[1].exists() and not files[2].exists()
 
