@@ -22,7 +22,7 @@ show "$vramscope" report examples/traces/gpt2.vram --html "$out/gpt2-h100.html"
 say "What this shows"
 cat <<TEXT
 The first line of each report above is the answer: how much memory the program
-had at its peak, and for what. The tables below it say in which layers and lines.
+had at its peak, and for what. The tables below it list the layers and lines.
 
   $out/gpt2.html is the first recording as a page: open it in a browser.
 

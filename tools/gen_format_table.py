@@ -17,7 +17,6 @@ KINDS = {"TIME": "time", "ADDRESS": "address", "SINT": "sint", "DEVICE": "sint",
 # Fields whose name gives the kind: the page lists them once.
 BY_NAME = {"time": "time", "begin": "time", "end": "time", "address": "address", "device": "sint"}
 
-
 # Fields that many records have: the page names them once.
 SHARED = {"begin, end, api": "*call*", "stack, native": "*stacks*"}
 

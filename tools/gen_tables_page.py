@@ -17,6 +17,7 @@ VALUE = re.compile(r"(^|; )(-?\d+|empty): ")
 EQUALS = r"\1\2 = "
 STRING = r'"((?:[^"\\]|\\.)*)"'
 
+
 def calls(path, macro):
     """The arguments of every call of a macro, as text. Exits if a call has a different form."""
     text = path.read_text(encoding="utf-8")
@@ -26,8 +27,10 @@ def calls(path, macro):
         sys.exit(f"gen_tables_page: a {macro} in {path.name} has a different form")
     return [call[0] for call in found]
 
+
 def arguments(call):
     return [quoted if text.startswith('"') else text for text, quoted in re.findall(rf"({STRING}|[^,\s][^,]*)", call)]
+
 
 def type_of(name, unit, field):
     """The page says once that other columns are integers."""
@@ -38,6 +41,7 @@ def type_of(name, unit, field):
     if not unit:
         sys.exit(f"gen_tables_page: a column of type {name} lacks its table")
     return f"[{unit}](#{unit})"
+
 
 def tables():
     definitions = ROOT / "src/tables/tables.def"
@@ -63,12 +67,14 @@ def tables():
         sys.exit(f"gen_tables_page: columns without a table: {', '.join(columns)}")
     return lines[1:]
 
+
 def filled(page):
     begin, end = "<!-- generated: tables -->", "<!-- end -->"
     before, found, rest = page.partition(begin)
     if not found:
         sys.exit(f"gen_tables_page: {PAGE} has no section {begin}")
     return "\n".join([before + begin, *tables(), end]) + rest.partition(end)[2]
+
 
 def main():
     page = PAGE.read_text(encoding="utf-8")
@@ -81,5 +87,6 @@ def main():
     if sys.argv[1:]:
         sys.exit(__doc__)
     PAGE.write_text(new, encoding="utf-8")
+
 
 main()

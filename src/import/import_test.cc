@@ -187,7 +187,7 @@ TEST(BuilderBudget, WhatTakesTooMuchMemoryIsRefused) {
     builder.Add(
         {.begin_ns = now_ns, .end_ns = tables::kNever, .bytes = 1, .site = builder.Site(site)});
   }
-  EXPECT_THAT(builder.Finish("x.log").status().message(), HasSubstr("made to do harm"));
+  EXPECT_THAT(builder.Finish("x.log").status().message(), HasSubstr("damaged or malicious"));
 }
 
 }  // namespace

@@ -265,6 +265,8 @@ OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
                                           const std::string& path,
                                           const output::Style& style,
                                           size_t told) {
+  output::Style plain = style;
+  plain.colour = false;  // in files
   const auto refusals = query::FindRefusals(recording);
   if (!refusals)
     return {0, {refusals.status().message()}};
@@ -280,7 +282,7 @@ OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
     const auto what = query::ExplainRefusal(recording, refusal);
     if (!what)
       return {for_good.size(), {what.status().message()}};
-    const std::string text = output::FormatOutOfMemory(*what, recording, style);
+    const std::string text = output::FormatOutOfMemory(*what, recording, plain);
     lines = FirstLines(text, kCauseLines);
     const std::string file = FileOf(path, ++number);
     const util::Status saved = Save(file, text);

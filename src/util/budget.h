@@ -91,7 +91,7 @@ inline Status Budget::Refusal(const std::string& path) const {
       over_count_ > 1 ? std::to_string(over_count_) + " " + over_what_ : over_what_;
   return Status::Error(path + ": its " + claim + " would take more than " +
                        FormatBytes(limit_bytes_) + " of memory, too much for a file of " +
-                       FormatBytes(file_bytes_) + ": it is damaged, or made to do harm");
+                       FormatBytes(file_bytes_) + ": it is damaged or malicious");
 }
 
 }  // namespace vramscope::util

@@ -20,7 +20,7 @@ TEST(BudgetTest, WhatGoesBeyondItIsRefusedWithWhatItClaimed) {
   EXPECT_FALSE(budget.Charge("devices", 250'000'000, 32));
   EXPECT_EQ(budget.Refusal("a.vram").message(),
             "a.vram: its 250000000 devices would take more than 1.00 MiB of memory, too much for a "
-            "file of 5.86 KiB: it is damaged, or made to do harm");
+            "file of 5.86 KiB: it is damaged or malicious");
 }
 
 TEST(BudgetTest, OnceOverStaysOver) {

@@ -227,8 +227,9 @@ TEST(WritersTest, RowsThatAreNotThere) {
   query::ReportQuery query;
   query.where = {{query::Dimension::kDevice, "gpu7"}, {query::Dimension::kOwner, "torch"}};
   const std::string text = FormatText(report, recording, query, Options(true));
-  EXPECT_THAT(text, HasSubstr("Nothing there has device=gpu7 and owner=torch: `--by device,owner` "
-                              "shows what there is.\n"));
+  EXPECT_THAT(text,
+              HasSubstr("No memory has device=gpu7 and owner=torch then: `--by device,owner` lists "
+                        "the values.\n"));
   EXPECT_THAT(text, Not(HasSubstr("Top lines")));
 }
 

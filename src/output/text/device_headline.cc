@@ -7,6 +7,7 @@
 #include "output/names.h"
 #include "output/text/text.h"
 #include "output/text/text_parts.h"
+#include "query/dimensions/fold_names.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/text.h"
@@ -93,7 +94,8 @@ std::string DeviceHeadline::PartOfModel(const query::DeviceReport& device,
   }
   for (const auto& [name, part] : parts) {
     if (part.bytes > category.bytes / 2)
-      return fmt::format(" ({}{})", out_.Clean(name), part.has_layers ? ".*" : "");
+      return fmt::format(" ({}{})", out_.Clean(query::LayerWords(name)),
+                         part.has_layers ? ".*" : "");
   }
   return "";
 }
@@ -185,12 +187,14 @@ void DeviceHeadline::AddSelected(const query::DeviceReport& device, const Unit& 
 
 // The allocator's figures, where free memory in its segments makes them differ from the ledger's.
 void DeviceHeadline::AddAllocated(const query::DeviceReport& device, const Unit& unit) {
-  std::string line =
-      fmt::format("  allocated {} of {} {} reserved", InUnit(device.allocated_bytes, unit.bytes),
-                  InUnit(device.reserved_bytes, unit.bytes), unit.name);
+  const std::string allocated = InUnit(device.allocated_bytes, unit.bytes);
+  const std::string reserved =
+      fmt::format("{} {} reserved", InUnit(device.reserved_bytes, unit.bytes), unit.name);
   if (device.allocated_peak->bytes == device.allocated_bytes)
-    return out_.AddCut(line + ", the most at any time");
-  const std::string peak = "its own peak: " + PeakText(*device.allocated_peak, unit);
+    return out_.AddCut(fmt::format("  allocated {} {}, the highest of the run, of {}", allocated,
+                                   unit.name, reserved));
+  const std::string line = fmt::format("  allocated {} of {}", allocated, reserved);
+  const std::string peak = "highest allocated: " + PeakText(*device.allocated_peak, unit);
   // --at takes the time, so it is whole.
   if (util::DisplayWidth(line) + 2 + peak.size() <= out_.columns())
     return out_.Add(line + "; " + peak);
@@ -243,18 +247,18 @@ void DeviceHeadline::AddAbsence() {
       most = &device;
   }
   if (query_.where.empty() && WasPaused(recording_)) {
-    out_.Add("The recording was paused all the time: nothing is known of the program's memory.");
+    out_.Add("The recording was never started, so the program's memory is unknown.");
   } else if (query_.where.empty()) {
     for (const std::string& line : AbsenceLines(recording_))
       out_.Add(line);
   } else if (most != nullptr) {
     const Unit unit = TableUnit(most->own_peak->bytes);
-    out_.Add(fmt::format("Nothing had {} when the device peaked, at {}.", Asked(),
+    out_.Add(fmt::format("No memory had {} when the device peaked, at {}.", Asked(),
                          Seconds(most->at_ns)));
-    out_.Add("The most there was: " + PeakText(*most->own_peak, unit) + " (--at own-peak)");
+    out_.Add("Its highest: " + PeakText(*most->own_peak, unit) + " (--at own-peak)");
   } else {
     out_.Add(
-        fmt::format("Nothing there has {}: `--by {}` shows what there is.", Asked(), dimensions));
+        fmt::format("No memory has {} then: `--by {}` lists the values.", Asked(), dimensions));
   }
   out_.Add("");
 }

@@ -24,7 +24,8 @@ constexpr size_t kChangeColumns = 12;
 constexpr size_t kPercentColumns = 10;
 constexpr size_t kSentenceIndent = 2;  // of what has no room in its first line
 constexpr size_t kCausesShown = 3;
-constexpr double kFactor = 100;  // from which on it says more than percents
+constexpr double kFactor = 100;      // instead of percents from this one on
+constexpr double kMostFactor = 1e5;  // none is shown from this one on: both figures say more
 
 // Rows that repeat from layer to layer, as one.
 struct FoldedRow {
@@ -157,8 +158,10 @@ void DiffText::AddLine(const std::string& name, uint64_t a, uint64_t b, TextTabl
   if (a != 0 && a != b) {
     const auto from = static_cast<double>(a);
     const auto to = static_cast<double>(b);
-    percent = to >= kFactor * from ? fmt::format("x {:.0f}", to / from)
-                                   : fmt::format("{:+.1f} %", 100 * (to - from) / from);
+    if (to < kFactor * from)
+      percent = fmt::format("{:+.1f} %", 100 * (to - from) / from);
+    else if (to < kMostFactor * from)
+      percent = fmt::format("x {:.0f}", to / from);
   }
   TextCells cells = Figures(a, b);
   cells.insert(cells.begin(), {"  " + Clean(name)});
@@ -232,7 +235,7 @@ void DiffText::AddRows() {
     if (const size_t mark = module.find('#'); mark != std::string::npos && !rows[i].numbers.empty())
       module.replace(mark, 1, query::RangeText(rows[i].numbers));
     if (!module.empty())
-      what += " of " + module;
+      what += " of " + query::LayerWords(module);
     if (rows[i].numbers.size() > 1)
       what += fmt::format(" x{}", rows[i].numbers.size());
     TextCells cells = Figures(row.a_bytes, row.b_bytes);

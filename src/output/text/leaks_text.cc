@@ -11,6 +11,7 @@
 #include "output/answers.h"
 #include "output/names.h"
 #include "output/text/text_table.h"
+#include "query/dimensions/fold_names.h"
 #include "query/dimensions/iteration_times.h"
 #include "query/results.h"
 #include "util/size_text.h"
@@ -95,7 +96,7 @@ void LeaksText::AddEntry(const query::Growth& growth, std::string first, TextTab
   // Of what it is: "activation of encoder.2".
   std::string what = growth.category == "unknown" ? "" : Clean(growth.category);
   if (!growth.module.empty())
-    what += (what.empty() ? "" : " of ") + Clean(growth.module);
+    what += (what.empty() ? "" : " of ") + Clean(query::LayerWords(growth.module));
   std::string callers;
   for (const std::string& caller : Callers(recording_, growth.stack, 4))
     callers += (what.empty() && callers.empty() ? "< " : " < ") + Clean(caller);

@@ -6,6 +6,7 @@
 
 #include "output/answers.h"
 #include "output/names.h"
+#include "query/dimensions/fold_names.h"
 #include "tables/row_of.h"
 #include "util/size_text.h"
 
@@ -18,7 +19,7 @@ constexpr size_t kMostRows = 8;
 
 std::string At(const std::string& place, const std::string& layer) {
   std::string text = place.empty() ? "" : " at " + place;
-  return layer.empty() ? text : text + " (" + layer + ")";
+  return layer.empty() ? text : text + " (" + query::LayerWords(layer) + ")";
 }
 
 // The driver does not say what a context or a module of code needs.
@@ -92,7 +93,8 @@ class Text {
 
   void AddHead() {
     const query::Refusal& refusal = what_.refusal;
-    Line(RefusalHead(what_, recording_));
+    text_ +=
+        Paint(Printable(RefusalHead(what_, recording_), style_.utf8), Ink::kBold, style_) + "\n";
     Line("  cause: " + what_.cause);
     std::string rest;
     for (size_t i = 0; i < std::min<size_t>(what_.holders.size(), 3); ++i) {
@@ -120,7 +122,7 @@ class Text {
   void AddSection(const char* title, const Items& items, size_t most, const Describe& describe) {
     if (items.empty())
       return;
-    text_ += "\n" + std::string(title) + "\n";
+    text_ += "\n" + Paint(title, Ink::kBold, style_) + "\n";
     for (size_t i = 0; i < std::min(items.size(), most); ++i) {
       const auto [bytes, text] = describe(items[i]);
       Line(fmt::format("  {:>10}{}", FormatBytes(bytes), text));

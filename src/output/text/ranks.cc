@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "output/answers.h"
+#include "query/dimensions/fold_names.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {
@@ -37,7 +38,7 @@ std::string Excess(const query::RankReport& report, size_t most) {
         std::any_of(report.excess.begin(), report.excess.begin() + static_cast<std::ptrdiff_t>(i),
                     [&](const auto& of) { return of.category == excess.category; });
     text += fmt::format("{}{} of {}{}", i == 0 ? "" : ", ", bytes, excess.category,
-                        !excess.layer.empty() ? " in " + excess.layer
+                        !excess.layer.empty() ? " in " + query::LayerWords(excess.layer)
                         : is_rest             ? " elsewhere"
                                               : "");
     rest -= excess.bytes;

@@ -310,7 +310,7 @@ void TextReport::AddTitle(const std::string& answer) {
   if (!session.finished)
     facts += ", read from the live session";
   if (WasPaused(recording_))
-    facts += ", paused all the time";
+    facts += ", recording never started";
   out_.AddCut(facts, Ink::kDim);
   out_.Add("");
 }

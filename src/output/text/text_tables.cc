@@ -12,6 +12,7 @@
 #include "output/names.h"
 #include "output/text/text.h"
 #include "output/text/text_parts.h"
+#include "query/dimensions/fold_names.h"
 #include "util/size_text.h"
 #include "util/text.h"
 
@@ -103,7 +104,7 @@ std::map<std::string, size_t> CountAlike(const tables::Recording& recording,
 }  // namespace
 
 std::string LayerName(const query::ModuleEntry& entry, bool utf8) {
-  std::string name = Printable(entry.module, utf8);
+  std::string name = query::LayerWords(Printable(entry.module, utf8));
   if (entry.modules > 1)
     name += fmt::format(" x{}", entry.modules);
   return name;

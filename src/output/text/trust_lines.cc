@@ -175,19 +175,19 @@ std::string Unexplained(const query::ResidualSummary& summary,
       fmt::format("{} ({})", util::FormatSignedBytes(summary.worst_bytes),
                   ExactPercent(summary.worst_bytes, summary.ledger_peak_bytes));
   std::string when;
-  std::string rest;
+  std::string rest = fmt::format("in {} readings", util::FormatCount(summary.samples));
   if (summary.worst_bytes != 0) {
     when = " at " + util::FormatDuration(summary.worst_at_ns - recording.tables().session.begin_ns);
-    rest = fmt::format("p99 {} ", util::FormatBytes(summary.p99_bytes));
+    rest = fmt::format("99 % of {} readings within {}", util::FormatCount(summary.samples),
+                       util::FormatBytes(summary.p99_bytes));
   }
-  rest += fmt::format("in {} readings", util::FormatCount(summary.samples));
   if (summary.samples_in_transit > 0)
     rest += fmt::format(", {} during calls", util::FormatCount(summary.samples_in_transit));
   std::string text = "at most " + Paint(figure, good ? Ink::kGood : Ink::kWarning, style) + when;
   const size_t columns =
       columns_before + std::string_view("at most ").size() + figure.size() + when.size();
   if (columns + 1 + rest.size() <= static_cast<size_t>(style.columns))
-    return text + (rest.starts_with("p99") ? ", " : " ") + rest;
+    return text + (when.empty() ? " " : "; ") + rest;
   *more = rest;
   return text;
 }

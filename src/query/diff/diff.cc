@@ -254,7 +254,7 @@ void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {
   if (a.iteration_count != b.iteration_count) {
     note(std::to_string(a.iteration_count) + " iterations in A, " +
          std::to_string(b.iteration_count) +
-         " in B: growth is compared over those that both have; the peaks are of whole runs");
+         " in B: growth is compared over the iterations of both, peaks over the whole runs");
   }
   if (!a.PeaksAlike(b) && a.peak_place != 0 && b.peak_place != 0) {
     const auto where = [](const DiffSide& side) {
@@ -290,7 +290,7 @@ std::string PeakChange(const Diff& diff) {
 }
 
 std::string PeakAlone(const Diff& diff) {
-  return PeakChange(diff) + "; of what, a sampled recording cannot say";
+  return PeakChange(diff) + "; sampled recordings have no names";
 }
 
 // The sum of the peaks changed, although no group of rows did by more than its threshold.

@@ -162,9 +162,10 @@ void CauseFinder::AddLeaks() {
     text += all_.Line(DiffGroup::Largest(places));
     const std::string fold = FoldNames(modules);
     text += std::string(" (") + CategoryWords(DiffGroup::Largest(categories)) +
-            (fold.empty() ? "" : " of " + fold) + ")";
+            (fold.empty() ? "" : " of " + LayerWords(fold)) + ")";
     if (places.size() > 1)
-      text += " and " + std::to_string(places.size() - 1) + " more lines";
+      text += " and " + std::to_string(places.size() - 1) +
+              (places.size() == 2 ? " more line" : " more lines");
     text += ", " + FormatBytes(last_bytes) + " after iteration " +
             std::to_string(side.iterations.back().number);
     Tell(std::max(at_peak, last_bytes), text);
@@ -184,12 +185,12 @@ void CauseFinder::AddMoreIterations() {
     if (at_peak <= all_.threshold_bytes)
       continue;
     const std::string& module = all_.words[growth.key.module];
-    Tell(at_peak,
-         FormatBytes(static_cast<uint64_t>(std::llround(growth.bytes_per_iteration))) +
-             " per iteration are never freed in A and in B: " + all_.Line(growth.key.place) + " (" +
-             CategoryWords(growth.key.category) + (module.empty() ? "" : " of " + module) +
-             "); B has " + std::to_string(std::abs(more)) + (more > 0 ? " more" : " fewer") +
-             " iterations, " + util::FormatSignedBytes(bytes));
+    Tell(at_peak, FormatBytes(static_cast<uint64_t>(std::llround(growth.bytes_per_iteration))) +
+                      " per iteration are never freed in A and in B: " +
+                      all_.Line(growth.key.place) + " (" + CategoryWords(growth.key.category) +
+                      (module.empty() ? "" : " of " + LayerWords(module)) + "); B has " +
+                      std::to_string(std::abs(more)) + (more > 0 ? " more" : " fewer") +
+                      " iterations, " + util::FormatSignedBytes(bytes));
   }
 }
 
@@ -219,7 +220,8 @@ void CauseFinder::AddKept() {
                  : " are freed within their iteration (A keeps them beyond it)";
     text += ": allocated at " + all_.Line(group.MainPlace());
     if (group.places.size() > 1)
-      text += " and " + std::to_string(group.places.size() - 1) + " more lines";
+      text += " and " + std::to_string(group.places.size() - 1) +
+              (group.places.size() == 2 ? " more line" : " more lines");
     Tell(std::max(at_peak, Magnitude(group.delta())), text);
   };
   tell(all_.b, all_.a, true);
@@ -304,7 +306,7 @@ void CauseFinder::AddScale() {
   const char* const sequence = more ? "a longer sequence" : "a shorter sequence";
   switch (scale->kind) {
     case Scale::Kind::kWithParameters:
-      text += "parameters changed their sizes, too";
+      text += "parameters changed size, too";
       break;
     case Scale::Kind::kSequence:
       text += std::string("consistent with ") + sequence + ", with " + scale->evidence;

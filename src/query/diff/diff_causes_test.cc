@@ -207,7 +207,8 @@ TEST(DiffCausesTest, HalfPrecisionIsNoNarrowerLayer) {
   const Diff diff = Compare(Precision(4), Precision(2));
   ASSERT_THAT(diff.causes, SizeIs(1));
   EXPECT_EQ(diff.causes[0],
-            "parameters of [0,2] x2 shrank by 4.00 MiB (activations -2.00 MiB) (0.50x): consistent "
+            "parameters of layers [0,2] x2 shrank by 4.00 MiB (activations -2.00 MiB) (0.50x): "
+            "consistent "
             "with elements of another size, bf16 or fp16 instead of float32");
   EXPECT_THAT(Compare(Precision(2), Precision(4)).causes,
               ElementsAre(HasSubstr("float32 instead of bf16 or fp16")));
@@ -246,7 +247,7 @@ TEST(DiffCausesTest, WhatMovedWithThePeakDidNotAppear) {
                                       "train.py:3 in f, B's in backward at train.py:5 in f"));
   EXPECT_THAT(diff.causes,
               ElementsAre("activations: 12.0 MiB at the peak of A, none at B's: train.py:3 in f",
-                          "gradients of 0: 10.0 MiB at the peak of B, none at A's"));
+                          "gradients of layer 0: 10.0 MiB at the peak of B, none at A's"));
 }
 
 TEST(DiffCausesTest, MoreIterationsOfOneLeak) {

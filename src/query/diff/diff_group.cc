@@ -79,7 +79,7 @@ std::string DiffGroup::Line(const Comparison& comparison) const {
 
 std::string DiffGroup::OfModules() const {
   const std::string text = FoldNames(modules);
-  return text.empty() ? "" : " of " + text;
+  return text.empty() ? "" : " of " + LayerWords(text);
 }
 
 std::string DiffGroup::Change(const Comparison& comparison) const {

@@ -313,8 +313,8 @@ TEST(DiffTest, OtherProgramsAndDevicesAreAllowedAndSaid) {
   b.iterations = 9;
   EXPECT_THAT(
       Compare({}, b).notes,
-      ElementsAre("6 iterations in A, 9 in B: growth is compared over those that both have; "
-                  "the peaks are of whole runs"));
+      ElementsAre("6 iterations in A, 9 in B: growth is compared over the iterations of both, "
+                  "peaks over the whole runs"));
 }
 
 TEST(DiffTest, WithoutAllocationsThereIsNothingToCompare) {

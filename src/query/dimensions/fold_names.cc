@@ -116,6 +116,13 @@ std::string RangeText(const std::set<uint32_t>& numbers) {
   return text + "]";
 }
 
+std::string LayerWords(const std::string& name) {
+  const bool range = name.starts_with('[');
+  if (!range && (name.empty() || name[0] < '0' || name[0] > '9'))
+    return name;
+  return (range || name.find(" and ") != std::string::npos ? "layers " : "layer ") + name;
+}
+
 std::string FoldNames(const std::map<std::string, uint64_t>& weights) {
   std::map<std::string, Family> families;
   // Classes with several models: "Linear", "Linear#2".

@@ -31,4 +31,8 @@ std::string RangeText(const std::set<uint32_t>& numbers);
 // "head and 3 more". Empty where no name is.
 std::string FoldNames(const std::map<std::string, uint64_t>& weights);
 
+// A layer's name in a sentence: "layer 0", "layers [0-3] x4". The layers of a Sequential have only
+// numbers, which readers would take for a count. Other names stay as they are.
+std::string LayerWords(const std::string& name);
+
 }  // namespace vramscope::query

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "query/dimensions/fold_names.h"
 #include "query/oom/out_of_memory.h"
 #include "util/size_text.h"
 
@@ -26,7 +27,7 @@ uint64_t Of(const RefusalFacts& facts, Category category) {
 std::string At(const std::string& place, const std::string& layer) {
   std::string text = place.empty() ? "" : " at " + place;
   if (!layer.empty())
-    text += " (" + layer + ")";
+    text += " (" + query::LayerWords(layer) + ")";
   return text;
 }
 

@@ -92,6 +92,15 @@ TEST(FoldNamesTest, NumbersReadAsRanges) {
   EXPECT_EQ(RangeText({0, 1, 2, 5, 7, 8, 9}), "[0-2,5,7-9]");
 }
 
+TEST(FoldNamesTest, NumbersAloneAreCalledLayers) {
+  EXPECT_EQ(LayerWords("0"), "layer 0");
+  EXPECT_EQ(LayerWords("2.0.weight"), "layer 2.0.weight");
+  EXPECT_EQ(LayerWords("[0-3] x4"), "layers [0-3] x4");
+  EXPECT_EQ(LayerWords("0 and 3 more"), "layers 0 and 3 more");
+  EXPECT_EQ(LayerWords("blocks.0"), "blocks.0");
+  EXPECT_EQ(LayerWords(""), "");
+}
+
 TEST(FoldNamesTest, RepeatedLayersAreOneName) {
   EXPECT_EQ(FoldNames({{"blocks.0.mlp", 1}, {"blocks.1.mlp", 1}, {"blocks.2.mlp", 1}}),
             "blocks.[0-2].mlp x3");

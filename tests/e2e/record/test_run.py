@@ -46,7 +46,7 @@ def test_exits_with_128_and_the_signal(tmp_path, number):
 @pytest.mark.parametrize("script, options, said", [
     ("os._exit(3)", (), "The program ended with exit status 3"),
     ("os.kill(os.getpid(), 9)", (), "The program was killed by signal 9"),
-    ("torch.nn.Linear(9, 9)(x).sum().backward()", ("--start-paused",), "The recording was paused all the time"),
+    ("torch.nn.Linear(9, 9)(x).sum().backward()", ("--start-paused",), "The recording was never started"),
 ])
 def test_the_report_says_how_the_program_ended(tmp_path, script, options, said):
     pytest.importorskip("torch")

@@ -131,7 +131,7 @@ def test_the_headlines_instant_is_what_at_takes(trace):
 def test_the_peak_of_what_is_allocated_has_its_whole_time():
     gpt2 = ROOT / "examples" / "traces" / "gpt2.vram"
     said = vramscope("report", gpt2, "--at", "mark:last-forward")
-    assert re.findall(r"its own peak: 10,869.1 MiB at ([0-9.]+) s", said) == ["15.91610655"]
+    assert re.findall(r"highest allocated: 10,869.1 MiB at ([0-9.]+) s", said) == ["15.91610655"]
 
 
 def test_the_peak_is_one_kept_and_one_passing_tensor_or_two_kept(trace):
