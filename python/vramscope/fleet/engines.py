@@ -254,9 +254,9 @@ class _Watch:
                 self._has_worker = True
                 return
             if time.monotonic() > deadline:
+                # A job that is not submitted yet is cancelled the next time.
                 self.expired = True
                 self._context.cancelAllJobs()
-                return
 
 
 class Spark(Engine):

@@ -249,7 +249,7 @@ def test_a_spark_master_without_workers_is_one_line(small, tmp_path):
         assert any("I have been elected leader" in line for line in master.stderr)
         url = f"spark://127.0.0.1:{port}"
         words = [sys.executable, "-c", NO_WORKERS, ROOT / "python", small, url]
-        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, check=False, env=variables)
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=280, check=False, env=variables)
     finally:
         master.kill()
         master.communicate()
