@@ -32,3 +32,11 @@ def end() -> None:
     if _probe.current is not None:
         _probe.current.stop()
         _probe.current.detach()
+
+
+def holders(path: str, groups: str, seconds: str, with_cpu: str) -> None:
+    """Writes what keeps the tensors of this process alive to `path`. Between begin() and end()."""
+    from . import _holders  # it imports more of Python than the others need
+
+    assert _probe.current is not None
+    _holders.write(_probe.current, path, int(groups), float(seconds), with_cpu == "1")

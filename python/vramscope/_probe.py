@@ -51,6 +51,10 @@ class Probe:
         )
         # Ends the session that `attach` began. Afterwards its directory can be finished.
         self.detach = bind("vramscope_detach", None, within=short)
+        # For _holders.py: src/probe/hooks/torch/holders.h.
+        self.find_holders = bind("vramscope_find_holders", ctypes.py_object, ctypes.py_object, within=short)
+        self.bytes_of_holder = bind("vramscope_bytes_of_holder", ctypes.c_long, ctypes.c_uint)
+        self.forget_holders = bind("vramscope_forget_holders", None)
         self._is_recording = bind("vramscope_is_recording", ctypes.c_int)
         self._session_path = bind("vramscope_session_path", ctypes.c_char_p)
         self._look_at_python = bind("vramscope_look_at_python", None, ctypes.c_int, within=short)

@@ -399,13 +399,14 @@ def _key_of(dictionary: Any, thing: Any) -> str:
 
 def _attribute_of(referrer: Any, thing: Any) -> str:
     """The name of the attribute that holds the value. Runs no code of the object."""
-    if isinstance(referrer, (type, types.FunctionType, types.MethodType)):
+    # Not isinstance(), which asks the object for its __class__.
+    if issubclass(type(referrer), (type, types.FunctionType, types.MethodType)):
         return ""
     for name, value in list((_dictionary_of(referrer) or {}).items()):
         if value is thing:
             return repr(name)
-    for cls in type.__dict__["__mro__"].__get__(type(referrer)):
-        for name, member in cls.__dict__.items():
+    for cls in _bases_of(type(referrer)):
+        for name, member in list(_names_in(cls).items()):
             if type(member) is types.MemberDescriptorType:
                 try:
                     if member.__get__(referrer) is thing:
@@ -417,15 +418,29 @@ def _attribute_of(referrer: Any, thing: Any) -> str:
 
 def _dictionary_of(thing: Any) -> Optional[Dict[str, Any]]:
     """The object's dictionary. Runs no code of the object."""
+    for cls in _bases_of(type(thing)):
+        member = _names_in(cls).get("__dict__")
+        if member is not None:
+            break
+    else:
+        return None
+    if type(member) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        return None  # a property
     try:
-        found = object.__getattribute__(thing, "__dict__")
+        found = member.__get__(thing)
     except Exception:
         return None
     return found if type(found) is dict else None
 
 
+# Classes as `type` sees them: a metaclass may have its own ways.
+_class_name = type.__dict__["__name__"].__get__
+_bases_of = type.__dict__["__mro__"].__get__
+_names_in = type.__dict__["__dict__"].__get__
+
+
 def _kind(thing: Any) -> str:
-    return type(thing).__name__
+    return str(_class_name(type(thing)))
 
 
 def _a(thing: Any) -> str:
@@ -434,8 +449,6 @@ def _a(thing: Any) -> str:
 
 
 def _short(key: Any) -> str:
-    if isinstance(key, (str, int, float, bytes, bool)) or key is None:
-        text = repr(key)
-    else:
-        text = f"<{type(key).__name__}>"
+    is_plain = key is None or type(key) in (str, int, float, bytes, bool)
+    text = repr(key) if is_plain else f"<{_kind(key)}>"
     return text if len(text) <= 40 else text[:37] + "..."

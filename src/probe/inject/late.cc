@@ -11,6 +11,7 @@
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/lines/lines.h"
+#include "probe/hooks/torch/holders.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/inject/sources.h"
 #include "probe/session/scopes.h"
@@ -118,6 +119,19 @@ VRAMSCOPE_EXPORT void vramscope_end_native(const char*, const char*, const char*
 VRAMSCOPE_EXPORT void* vramscope_line_profiler() {
   PatchLoadedObjects();
   return LineProfilerFunctions();
+}
+
+// For python/vramscope/_holders.py: see probe/hooks/torch/holders.h.
+VRAMSCOPE_EXPORT void* vramscope_find_holders(void* arguments) {
+  return FindHolders(arguments);
+}
+
+VRAMSCOPE_EXPORT long vramscope_bytes_of_holder(unsigned place) {
+  return BytesOfHolder(place);
+}
+
+VRAMSCOPE_EXPORT void vramscope_forget_holders() {
+  ForgetHolders();
 }
 
 // The way in where nothing can be preloaded: with CUDA_INJECTION64_PATH set to the probe the driver

@@ -46,6 +46,8 @@ using Object = void*;
   X(void, PyObject_GC_UnTrack, (Object))                           \
   X(Object, PyWeakref_NewRef, (Object, Object))                    \
   X(int, PyType_IsSubtype, (Object, Object))                       \
+  X(unsigned long, PyType_GetFlags, (Object))                      \
+  X(int, PyCode_Addr2Line, (Object, int))                          \
   X(Object, PyDict_New, ())                                        \
   X(int, PyDict_SetItem, (Object, Object, Object))                 \
   X(int, PyDict_SetItemString, (Object, const char*, Object))      \
