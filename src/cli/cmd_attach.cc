@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +26,11 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "output/terminal.h"
 #include "pipeline/open_recording.h"
 #include "pipeline/survivors.h"
 #include "query/dimensions/iteration_times.h"
+#include "record/attach/holders.h"
 #include "record/attach/remote_call.h"
 #include "record/attach/remote_process.h"
 #include "record/environment.h"
@@ -101,8 +105,12 @@ class Attach {
  public:
   explicit Attach(AttachArguments arguments) : arguments_(std::move(arguments)) {}
   int Execute();
-  // For `dump`: the memory of this instant, in the recording at `output`.
-  util::Status TakeOne(const std::string& output);
+  // For `dump`: the memory of this instant, in the recording at `output`. `look`, if any, is called
+  // while the process records; its error is the result.
+  util::Status TakeOne(const std::string& output, const std::function<util::Status()>& look);
+  // Calls a function of the package's _attached in the process.
+  util::Status AskPython(const std::string& function, std::vector<std::string> arguments);
+  bool records_cpu() const { return arguments_.recording.cpu; }
 
  private:
   // Up to the recording. After an error nothing is left.
@@ -112,6 +120,7 @@ class Attach {
   util::Status OpenPlace();
   void StartWatches();
   util::Result<CallEnd> Call(const RemoteCall& call);
+  util::Status Ask(const RemoteCall& call);
   bool HasSteps();
   void AwaitEnd();
   bool EndRecording();
@@ -224,18 +233,10 @@ util::Result<CallEnd> Attach::Call(const RemoteCall& call) {
   return CallInProcess(arguments_.pid, call, limits);
 }
 
-util::Status Attach::Begin() {
-  VRAMSCOPE_ASSIGN_OR_RETURN(onlooker_, Onlooker::Open(arguments_.pid));
-  VRAMSCOPE_RETURN_IF_ERROR(OpenPlace());
-  RecordingOptions recording = arguments_.recording;
-  if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
-    recording.session = ids[0];
-  const util::Result<CallEnd> begun =
-      Call(BeginCall(package_, probe_, place_.live_directory(), OptionsText(recording)));
-  if (!begun)
-    return begun.status();
-  began_ns_ = base::MonotonicNs();
-  switch (*begun) {
+// The function has been called, or why not.
+util::Status Attach::Ask(const RemoteCall& call) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const CallEnd end, Call(call));
+  switch (end) {
     case CallEnd::kDone:
       break;
     case CallEnd::kGone:
@@ -248,6 +249,26 @@ util::Status Attach::Begin() {
     case CallEnd::kGivenUp:
       return util::Status::Error(fmt::format("{} is not recorded", Described(arguments_.pid)));
   }
+  return {};
+}
+
+util::Status Attach::AskPython(const std::string& function, std::vector<std::string> arguments) {
+  if (!has_python_) {
+    return util::Status::Error(
+        fmt::format("{} has no Python, whose objects --holders needs", Described(arguments_.pid)));
+  }
+  return Ask({.package = package_, .function = function, .arguments = std::move(arguments)});
+}
+
+util::Status Attach::Begin() {
+  VRAMSCOPE_ASSIGN_OR_RETURN(onlooker_, Onlooker::Open(arguments_.pid));
+  VRAMSCOPE_RETURN_IF_ERROR(OpenPlace());
+  RecordingOptions recording = arguments_.recording;
+  if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
+    recording.session = ids[0];
+  VRAMSCOPE_RETURN_IF_ERROR(
+      Ask(BeginCall(package_, probe_, place_.live_directory(), OptionsText(recording))));
+  began_ns_ = base::MonotonicNs();
   StartWatches();
   return {};
 }
@@ -355,10 +376,11 @@ int Attach::Execute() {
   return place_.Finish(arguments_.report, kExitError) ? kExitOk : kExitError;
 }
 
-util::Status Attach::TakeOne(const std::string& output) {
+util::Status Attach::TakeOne(const std::string& output, const std::function<util::Status()>& look) {
   arguments_.output = output;
   arguments_.report.no_report = true;
   VRAMSCOPE_RETURN_IF_ERROR(Start());
+  const util::Status looked = look ? look() : util::Status();
   const bool stopped = EndRecording();
   Close();
   if (!stopped)
@@ -367,7 +389,8 @@ util::Status Attach::TakeOne(const std::string& output) {
   const std::string live = place_.live_directory();
   VRAMSCOPE_RETURN_IF_ERROR(FinishRecording(live, output, kExitError));
   VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory directory, util::OwnedDirectory::Open(live));
-  return RemoveLiveDirectory(directory);
+  VRAMSCOPE_RETURN_IF_ERROR(RemoveLiveDirectory(directory));
+  return looked;
 }
 
 int Detach(pid_t pid) {
@@ -406,24 +429,40 @@ int Detach(pid_t pid) {
   return FinishStopped(*live, pid);
 }
 
+constexpr char kUsualHolders[] = "10";
+
 struct DumpArguments {
   AttachArguments attach;
   bool json = false;
   std::string html;
+  bool with_holders = false;
+  std::string holders;  // --holders, "" without a number
+  std::string walk = "1s";
 };
 
-// Runs this program again, with the standard output of this one.
-int RunReport(const std::vector<std::string>& words) {
+// Runs this program again. Its standard output is this one's, or goes into `output`.
+int RunReport(const std::vector<std::string>& words, std::string* output) {
   std::vector<std::string> command = words;
   command.insert(command.begin(), "/proc/self/exe");
   std::vector<char*> arguments;
   for (std::string& word : command)
     arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  int ends[2] = {-1, -1};
+  if (output != nullptr && pipe2(ends, O_CLOEXEC) != 0)
+    return kExitError;
   const pid_t child = fork();
   if (child == 0) {
+    if (output != nullptr)
+      dup2(ends[1], STDOUT_FILENO);
     execv(arguments[0], arguments.data());
     _exit(kExitError);
+  }
+  if (output != nullptr) {
+    constexpr size_t kMostBytes = size_t{1} << 30;
+    close(ends[1]);
+    *output = util::ReadToEnd(ends[0], kMostBytes).value_or("");
+    close(ends[0]);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -431,26 +470,80 @@ int RunReport(const std::vector<std::string>& words) {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : kExitError;
 }
 
-int ReportDump(const DumpArguments& arguments, const std::string& recording) {
-  std::vector<std::string> words = {"report", recording, "--at", "end"};
-  if (arguments.json)
-    words.push_back("--json");
-  if (!arguments.html.empty())
-    words.insert(words.end(), {"--html", arguments.html});
-  return RunReport(words);
+// What `vramscope dump` does with what it has taken.
+class DumpReport {
+ public:
+  explicit DumpReport(const DumpArguments& arguments) : arguments_(arguments) {}
+
+  // The walk, while the process records.
+  util::Status Look(Attach* attach, const std::string& file);
+  int Print(const std::string& recording) const;
+
+ private:
+  int PrintJson(std::vector<std::string> words) const;
+
+  const DumpArguments& arguments_;
+  std::string json_;  // the holders
+  Holders holders_;
+};
+
+util::Status DumpReport::Look(Attach* attach, const std::string& file) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const int64_t walk_ns,
+                             ParsePeriod("--walk", arguments_.walk, kSecondNs / 1000, kLongestNs));
+  VRAMSCOPE_RETURN_IF_ERROR(attach->AskPython(
+      "holders",
+      {file, arguments_.holders.empty() ? kUsualHolders : arguments_.holders,
+       std::to_string(static_cast<double>(walk_ns) / 1e9), attach->records_cpu() ? "1" : "0"}));
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  VRAMSCOPE_ASSIGN_OR_RETURN(json_, util::ReadFile(file, kMostBytes));
+  VRAMSCOPE_ASSIGN_OR_RETURN(holders_, ParseHolders(json_));
+  return {};
 }
 
-int Dump(DumpArguments arguments) {
+int DumpReport::PrintJson(std::vector<std::string> words) const {
+  words.push_back("--json");
+  if (!arguments_.with_holders)
+    return RunReport(words, nullptr);
+  std::string report;
+  const int status = RunReport(words, &report);
+  const size_t end = report.find_last_of('}');
+  if (status != kExitOk || end == std::string::npos)
+    return kExitError;
+  report.resize(report.find_last_not_of(" \n", end - 1) + 1);
+  return ExitOf(PrintOut(fmt::format("{},\n \"holders\": {}\n}}\n", report, json_)));
+}
+
+int DumpReport::Print(const std::string& recording) const {
+  std::vector<std::string> words = {"report", recording, "--at", "end"};
+  if (!arguments_.html.empty())
+    words.insert(words.end(), {"--html", arguments_.html});
+  if (arguments_.json)
+    return PrintJson(std::move(words));
+  const int status = RunReport(words, nullptr);
+  if (!arguments_.with_holders || status != kExitOk)
+    return status;
+  return ExitOf(PrintOut(HoldersText(holders_, output::DetectStyle(STDOUT_FILENO))));
+}
+
+int Dump(const DumpArguments& arguments) {
   if (const util::Status status = BecomeUserOf(arguments.attach.pid); !status.ok())
     return Fail(status.message());
   util::Result<util::OwnedDirectory> folder = MakePrivateFolder();
   if (!folder)
     return Fail(folder.status().message());
   const std::string recording = fmt::format("{}/{}.vram", folder->path(), arguments.attach.pid);
-  const util::Status taken = Attach(arguments.attach).TakeOne(recording);
-  const int status = taken.ok() ? ReportDump(arguments, recording) : Fail(taken.message());
+  constexpr char kHoldersFile[] = "holders.json";
+  Attach attach(arguments.attach);
+  DumpReport report(arguments);
+  std::function<util::Status()> look;
+  if (arguments.with_holders)
+    look = [&] { return report.Look(&attach, folder->path() + "/" + kHoldersFile); };
+  const util::Status taken = attach.TakeOne(recording, look);
+  const int status = taken.ok() ? report.Print(recording) : Fail(taken.message());
   if (const auto file = FindOldRecording(recording))
     (void)util::RemoveFile(recording, *file);
+  if (util::Result<util::UniqueFd> file = folder->Open(kHoldersFile, nullptr); file)
+    (void)folder->Remove(kHoldersFile, *file);
   (void)folder->RemoveSelf();
   return status;
 }
@@ -515,7 +608,19 @@ void RegisterDump(CLI::App& app, int* exit_code) {
                  "Show CPU tensors too (default if there is no GPU)");
   dump->add_flag("--json", arguments->json, "Print JSON");
   dump->add_option("--html", arguments->html, "Write an HTML page")->option_text("FILE");
-  dump->callback([arguments, exit_code] { *exit_code = Dump(*arguments); });
+  CLI::Option* const holders =
+      dump->add_option("--holders", arguments->holders,
+                       "Show what keeps the N largest groups of tensors alive (default: 10)")
+          ->expected(0, 1)
+          ->check(CheckCount)
+          ->option_text("[N]");
+  dump->add_option("--walk", arguments->walk,
+                   "With --holders: look at objects for at most so long (default: 1s)")
+      ->option_text("TIME");
+  dump->callback([arguments, holders, exit_code] {
+    arguments->with_holders = holders->count() != 0;
+    *exit_code = Dump(*arguments);
+  });
 }
 
 }  // namespace vramscope::cli

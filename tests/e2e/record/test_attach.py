@@ -64,9 +64,11 @@ print("same" if train(count, lambda: False) == (count, digest) else "different")
 
 
 @contextlib.contextmanager
-def running(code: str, *arguments: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
+def running(
+    code: str, *arguments: str, env: dict[str, str] | None = None, python: str = sys.executable
+) -> Iterator[subprocess.Popen]:
     """A Python program that has printed "ready"."""
-    command = [sys.executable, "-c", code, *arguments]
+    command = [python, "-c", code, *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     ) as process:

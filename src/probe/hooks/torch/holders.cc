@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/hooks/torch/holders.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/memory_groups.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/object_graph.h"
 #include "probe/stack/python/api.h"
@@ -12,8 +14,10 @@
 namespace vramscope::probe {
 namespace {
 
-constexpr size_t kMostBytes = size_t{256} << 20;  // of the graph
-constexpr uint32_t kLookAtClock = 64;             // objects
+// Of the graph: at most so much, and this share of what the process may still take.
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+constexpr uint64_t kShare = 8;
+constexpr uint32_t kLookAtClock = 64;  // objects
 // An object with more references than that is a container without names.
 constexpr uint32_t kMostNamed = 32;
 constexpr uint32_t kMostFrames = 4096;
@@ -83,6 +87,9 @@ class Walk {
         with_cpu_(g_api.PyLong_AsLong(Item(arguments, 6)) != 0),
         kept_(HiddenList()),
         names_of_type_(g_api.PyDict_New()) {
+    base::MemoryGroups groups;
+    groups.Find();
+    most_bytes_ = std::min(kMostBytes, base::HostMemoryHeadroomBytes(groups) / kShare);
     own_modules_ = g_api.Text(Item(arguments, 7), &own_modules_size_);
     if (autograd_ == g_api.none)
       autograd_ = nullptr;
@@ -145,6 +152,7 @@ class Walk {
   ObjectGraph& graph_;
   Object get_objects_, get_referents_, autograd_, sized_;
   int64_t began_ns_, limit_ns_, most_groups_;
+  uint64_t most_bytes_ = kMostBytes;
   bool with_cpu_;
   const char* own_modules_ = "";
   size_t own_modules_size_ = 0;
@@ -162,7 +170,7 @@ class Walk {
 
 bool Walk::IsLate() {
   if (!is_late_ && expanded_ % kLookAtClock == 0)
-    is_late_ = base::MonotonicNs() - began_ns_ > limit_ns_ || graph_.Bytes() > kMostBytes;
+    is_late_ = base::MonotonicNs() - began_ns_ > limit_ns_ || graph_.Bytes() > most_bytes_;
   return is_late_;
 }
 
@@ -468,7 +476,7 @@ bool Walk::Expand(uint32_t node) {
 bool Walk::ListObjects() {
   const Owned objects(g_api.PyObject_CallFunctionObjArgs(get_objects_, nullptr));
   const ptrdiff_t size = objects ? g_api.PyList_Size(objects.get()) : -1;
-  bool ok = size >= 0 && graph_.Reserve(static_cast<size_t>(size));
+  bool ok = size >= 0 && graph_.Reserve(static_cast<size_t>(size), most_bytes_);
   for (ptrdiff_t i = 0; i < size && ok; ++i) {
     Object const object = g_api.PyList_GetItem(objects.get(), i);
     // The list itself may be among them.
@@ -569,7 +577,6 @@ bool Walk::AddFrames(const void* thread_state) {
     auto* const code = reinterpret_cast<Object>(const_cast<char*>(raw.code));
     const int line =
         g_api.PyCode_Addr2Line(code, static_cast<int>(InstructionOffset(g_python.layout, raw)));
-    // Its code object and its line, for the step. See AppendSteps().
     const uint32_t node = AddNode(reinterpret_cast<uintptr_t>(frame) | 1, kNoIndex);
     if (node == kNoIndex || !AddLocals(node, frame, code))
       return false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/hooks/torch/object_graph.h"
 
+#include <algorithm>
+
 namespace vramscope::probe {
 
 bool IndexMap::Resize(size_t size) {
@@ -24,12 +26,11 @@ bool IndexMap::Reserve(size_t count) {
   return size <= slots_.size() || Resize(size);
 }
 
-bool ObjectGraph::Reserve(size_t objects) {
-  constexpr size_t kEdgesEach = 3, kMost = size_t{1} << 20;
-  if (objects > kMost)
-    objects = kMost;
-  return nodes.Reserve(objects + objects / 4) && edges.Reserve(kEdgesEach * objects) &&
-         queue.Reserve(objects + objects / 4) && node_of.Reserve(objects + objects / 4);
+bool ObjectGraph::Reserve(size_t objects, uint64_t most_bytes) {
+  constexpr size_t kEdgesEach = 3, kBytesEach = 192;
+  objects = std::min(objects + objects / 4, static_cast<size_t>(most_bytes / kBytesEach));
+  return nodes.Reserve(objects) && edges.Reserve(kEdgesEach * objects) && queue.Reserve(objects) &&
+         node_of.Reserve(objects);
 }
 
 void ObjectGraph::Clear() {

@@ -145,12 +145,13 @@ enum class Root : uint8_t {
 
 struct GraphNode {
   uintptr_t object;    // bit 0 set: no Python object, but a frame or a gradient's TensorImpl
-  uint64_t signature;  // the same for ways that differ in an index alone; 0: not made yet
+  uint64_t signature;  // the same for ways that differ in an index alone; 0: not made yet; a
+                       // frame's is its code object
   uint32_t parent;     // reached from it, by `edge`
   uint32_t edge;
   uint32_t first_edge, edge_count;
   uint32_t storage;     // kNoIndex: it is no tensor that is wanted
-  uint32_t references;  // from objects that no root leads to
+  uint32_t references;  // from objects that no root leads to; a frame has its line here
   Root root;
   bool is_reached, is_expanded;
 };
@@ -175,8 +176,8 @@ struct ObjectGraph {
   IndexMap node_of, storage_of;
 
   void Clear();
-  // For about that many objects. False when memory is exhausted.
-  bool Reserve(size_t objects);
+  // For about that many objects, as far as `most_bytes` suffice. False when memory is exhausted.
+  bool Reserve(size_t objects, uint64_t most_bytes);
   size_t Bytes() const;
   // Marks it reached, and queues it. False when memory is exhausted.
   bool Reach(uint32_t node, uint32_t parent, uint32_t edge);
