@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "top/follower.h"
 #include "top/top_loop.h"
 
 namespace vramscope::cli {
@@ -47,6 +48,14 @@ void RegisterTop(CLI::App& app, int* exit_code) {
   top->add_flag("--json", arguments->json, "Print one screen as JSON");
   top->footer("Example: vramscope top --once");
   top->callback([arguments, exit_code] { *exit_code = ExitOf(ShowOrPrint(*arguments)); });
+  // Of top/follower.h; its standard error is the file that it writes.
+  CLI::App* const follow = app.add_subcommand("follow", "")->group("");
+  auto directory = std::make_shared<std::string>();
+  follow->add_option("DIR", *directory)->required();
+  follow->callback([directory, exit_code] {
+    const bool is_file = isatty(STDERR_FILENO) == 0 && lseek(STDERR_FILENO, 0, SEEK_CUR) >= 0;
+    *exit_code = is_file && FollowRecording(*directory, STDERR_FILENO).ok() ? kExitOk : kExitError;
+  });
 }
 
 }  // namespace vramscope::cli

@@ -159,6 +159,8 @@ class Joined {
 }  // namespace
 
 util::Status ForEachEventReadAhead(trace::Trace& trace, const trace::Trace::EventSink& sink) {
+  if (trace.IsFollowed())
+    return trace.ForEachEvent(sink);
   BatchQueue queue;
   Reader reader(trace, queue);
   std::thread thread;

@@ -39,9 +39,9 @@ const char* const kHelp[] = {
     "r              read the recordings now",
     "q              quit; recordings that `a` began end",
     "",
-    "GPUs and processes are read every second. A recording is read as a whole, so the",
-    "figures of a long one are older: reading takes 1 % of a processor.",
-    "Growth of a training is by iteration; otherwise it is that of the last minute.",
+    "GPUs and processes are read every second. Reading recordings takes at most 1 % of a",
+    "processor, so figures of a busy program are a few seconds old.",
+    "Growth compares the lowest figures of the last seconds with those of a minute ago.",
 };
 
 std::string GrowthText(const std::optional<double>& growth) {
@@ -233,12 +233,13 @@ class ScreenMaker {
       return {CutEnd(who, columns_, style_),
               CutEnd("  " + RecordingOf(details) + ": no memory yet", columns_, style_)};
     }
-    std::string facts = fmt::format("  {}: {} on {}, peak {}, read {}", RecordingOf(details),
+    std::string facts = fmt::format("  {}: {} on {}, read {}", RecordingOf(details),
                                     util::FormatBytes(details.bytes), DeviceName(process.device),
-                                    util::FormatBytes(details.peak_bytes),
                                     AgeText(model_.now_ns - details.read_ns));
+    if (details.peak_bytes)
+      facts += ", peak " + util::FormatBytes(*details.peak_bytes);
     if (details.reserved_bytes != 0)
-      facts += ", " + util::FormatBytes(details.reserved_bytes) + " in caching allocators";
+      facts += ", " + util::FormatBytes(details.reserved_bytes) + " reserved by allocators";
     Lines lines = {output::Paint(CutMiddle(who, columns_, style_), Ink::kBold, style_),
                    CutEnd(facts, columns_, style_)};
     const bool side_by_side = columns_ >= kWide;

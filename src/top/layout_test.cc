@@ -68,7 +68,7 @@ TEST(TopScreen, ShowsGpusProcessesAndTheSelectedOne) {
     EXPECT_TRUE(Has(lines, "no figure"));
     EXPECT_TRUE(Has(lines, ">      10 ann      0      41.0 GiB   +1.00 MiB yes python train.py"));
     EXPECT_TRUE(Has(lines, "        9 bob-of-… 0      19.0 GiB       ended "));
-    EXPECT_TRUE(Has(lines, "train.vram.d: 40.0 GiB on GPU 0, peak 50.0 GiB, read 3 s ago"));
+    EXPECT_TRUE(Has(lines, "train.vram.d: 40.0 GiB on GPU 0, read 3 s ago, peak 50.0 GiB"));
     EXPECT_TRUE(Has(lines, "activation"));
     EXPECT_TRUE(Has(lines, "train.py:42 in forward"));
     EXPECT_TRUE(Has(lines, "q quit"));

@@ -34,7 +34,7 @@ void Array(util::JsonWriter& json, std::string_view key, const Items& items, con
 void AddDetails(util::JsonWriter& json, const TopDetails& details) {
   json.Field("recording", details.recording);
   json.Field("ledger_bytes", details.bytes);
-  json.Field("peak_bytes", details.peak_bytes);
+  FieldOrNull(json, "peak_bytes", details.peak_bytes);
   json.Field("reserved_bytes", details.reserved_bytes);
   Array(json, "categories", details.categories, [&](const TopCategory& category) {
     json.Field("category", category.name);

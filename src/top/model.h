@@ -31,7 +31,7 @@ struct TopDetails {
   std::string recording;  // the live directory
   int64_t read_ns = 0;    // CLOCK_MONOTONIC
   uint64_t bytes = 0;
-  uint64_t peak_bytes = 0;
+  std::optional<uint64_t> peak_bytes;  // a live screen reads no history
   uint64_t reserved_bytes = 0;
   std::optional<double> growth;         // bytes a minute
   std::vector<TopCategory> categories;  // largest first

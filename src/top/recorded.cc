@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -48,10 +49,14 @@ double IterationsPerMinute(const query::ProcessIterations& of, int64_t end_ns) {
 
 class RecordingReading {
  public:
-  RecordingReading(const tables::Recording& recording, const std::string& live_directory)
+  // `has_history`: the recording has what was freed, too.
+  RecordingReading(const tables::Recording& recording,
+                   const std::string& live_directory,
+                   bool has_history)
       : recording_(recording),
         tables_(recording.tables()),
         live_directory_(live_directory),
+        has_history_(has_history),
         running_(recording, live_directory),
         iterations_(tables_) {}
 
@@ -90,13 +95,14 @@ class RecordingReading {
     auto details = std::make_shared<TopDetails>();
     details->recording = live_directory_;
     details->read_ns = base::MonotonicNs();
-    details->peak_bytes = account.peak_bytes;
+    if (has_history_)
+      details->peak_bytes = account.peak_bytes;
     details->reserved_bytes = account.reserved_bytes;
     const double rate =
         IterationsPerMinute(iterations_.Of(account.process), tables_.session.end_ns);
     for (const query::CategoryMetrics& category : account.categories) {
       TopCategory one{format::CategoryName(category.category), category.live_bytes, {}};
-      if (category.growth)
+      if (category.growth && has_history_)
         one.growth = *category.growth * rate;
       if (one.growth)
         details->growth = details->growth.value_or(0) + *one.growth;
@@ -135,15 +141,20 @@ class RecordingReading {
   const tables::Recording& recording_;
   const tables::Tables& tables_;
   const std::string& live_directory_;
+  const bool has_history_;
   const RunningProcesses running_;
   const query::IterationTimes iterations_;
   std::map<uint32_t, query::Report> reports_;
 };
 
-util::Result<std::vector<RecordedProcess>> ReadRecording(const std::string& live_directory) {
+util::Result<std::vector<RecordedProcess>> ReadRecording(const std::string& live_directory,
+                                                         Follower* follower,
+                                                         int64_t* cpu_ns) {
   try {
-    VRAMSCOPE_ASSIGN_OR_RETURN(const auto recording, OpenRecording(live_directory));
-    return RecordingReading(*recording, live_directory).Read();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto recording, follower != nullptr
+                                                         ? follower->Read(cpu_ns)
+                                                         : OpenRecording(live_directory));
+    return RecordingReading(*recording, live_directory, follower == nullptr).Read();
   } catch (const std::exception& error) {
     return util::Status::Error(fmt::format("{}: cannot be read: {}", live_directory, error.what()));
   }
@@ -152,15 +163,23 @@ util::Result<std::vector<RecordedProcess>> ReadRecording(const std::string& live
 }  // namespace
 
 std::optional<double> GrowthHistory::Add(int64_t time_ns, uint64_t bytes) {
-  constexpr int64_t kShortestNs = 10'000'000'000;
+  constexpr int64_t kShortestNs = 9'000'000'000;
   past_.emplace_back(time_ns, bytes);
   while (past_.size() > 2 && time_ns - past_[1].first >= kMinuteNs)
     past_.pop_front();
-  const int64_t span_ns = time_ns - past_.front().first;
-  if (span_ns < kShortestNs)
+  const int64_t third_ns = (time_ns - past_.front().first) / 3;
+  if (3 * third_ns < kShortestNs)
     return std::nullopt;
-  return (static_cast<double>(bytes) - static_cast<double>(past_.front().second)) * kMinuteNs /
-         static_cast<double>(span_ns);
+  // The lowest of the first third and of the last one.
+  std::pair<int64_t, uint64_t> low[2] = {past_.front(), past_.back()};
+  for (const auto& sample : past_) {
+    if (sample.first <= past_.front().first + third_ns && sample.second < low[0].second)
+      low[0] = sample;
+    if (sample.first >= time_ns - third_ns && sample.second < low[1].second)
+      low[1] = sample;
+  }
+  return (static_cast<double>(low[1].second) - static_cast<double>(low[0].second)) * kMinuteNs /
+         static_cast<double>(low[1].first - low[0].first);
 }
 
 util::Result<TopTarget> TopTarget::Make(const std::string& what) {
@@ -173,6 +192,10 @@ util::Result<TopTarget> TopTarget::Make(const std::string& what) {
     return self;
   }
   self.all_ = what.empty();
+  if (!what.empty() && access(what.c_str(), F_OK) == 0 && access(what.c_str(), R_OK | X_OK) != 0 &&
+      IsFolder(what)) {
+    return util::Status::Error(what + " belongs to another user: run the command as that user");
+  }
   std::vector<std::string> names;
   if (!what.empty())
     names.push_back(what);
@@ -212,8 +235,13 @@ void RecordingsReader::FindRecordings() {
     recordings_.try_emplace(directory);
 }
 
-void RecordingsReader::Read(const std::string& directory, Recording* recording) {
-  auto processes = ReadRecording(directory);
+int64_t RecordingsReader::Read(const std::string& directory, bool once, Recording* recording) {
+  int64_t cpu_ns = 0;
+  if (!once && recording->follower == nullptr)
+    recording->follower = std::make_unique<Follower>(directory);
+  auto processes = ReadRecording(directory, recording->follower.get(), &cpu_ns);
+  if (!processes && !once)
+    processes = ReadRecording(directory, nullptr, &cpu_ns);
   // A recording that has just ended is not an error.
   recording->error = processes || !IsRecorded(directory) ? "" : processes.status().message();
   recording->processes = processes ? std::move(*processes) : std::vector<RecordedProcess>();
@@ -230,26 +258,32 @@ void RecordingsReader::Read(const std::string& directory, Recording* recording) 
         category.growth = growth;
     }
   }
+  return cpu_ns;
 }
 
 void RecordingsReader::ReadDue(int64_t period_ns) {
   const auto paced = [&](int64_t* next_ns, size_t shares, const auto& work) {
     if (base::MonotonicNs() < *next_ns)
       return;
+    const int64_t began_ns = base::MonotonicNs();
     const int64_t cpu_ns = CpuNs();
-    work();
+    const int64_t others_ns = work();
     const auto pause = static_cast<int64_t>(shares) * kPausePerCpuTime;
-    *next_ns = base::MonotonicNs() + std::max(period_ns, pause * (CpuNs() - cpu_ns));
+    *next_ns = std::max(began_ns + period_ns,
+                        base::MonotonicNs() + pause * (CpuNs() - cpu_ns + others_ns));
   };
   if (hurries_.exchange(false)) {
     next_find_ns_ = 0;
     for (auto& [directory, recording] : recordings_)
       recording.next_ns = 0;
   }
-  const size_t shares = recordings_.size() + 1;
-  paced(&next_find_ns_, shares, [this] { FindRecordings(); });
+  const size_t shares = std::max<size_t>(recordings_.size(), 1);
+  paced(&next_find_ns_, shares, [this] {
+    FindRecordings();
+    return int64_t{0};
+  });
   for (auto& [directory, recording] : recordings_) {
-    paced(&recording.next_ns, shares, [&] { Read(directory, &recording); });
+    paced(&recording.next_ns, shares, [&] { return Read(directory, period_ns == 0, &recording); });
     Publish();
   }
   Publish();

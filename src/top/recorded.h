@@ -15,6 +15,7 @@
 #include "pipeline/live_recordings.h"
 #include "record/watch/worker.h"
 #include "tables/recording.h"
+#include "top/follower.h"
 #include "top/model.h"
 #include "util/status.h"
 
@@ -38,14 +39,15 @@ class TopTarget {
   std::optional<LiveRecordings> recordings_;  // none: the process, recorded or not
 };
 
-// How fast a figure grows, by what it was a minute ago.
+// How fast a figure grows in the last minute, by its lowest values: memory of a step comes and
+// goes.
 class GrowthHistory {
  public:
   // Bytes a minute; none in the first seconds.
   std::optional<double> Add(int64_t time_ns, uint64_t bytes);
 
  private:
-  std::deque<std::pair<int64_t, uint64_t>> past_;
+  std::deque<std::pair<int64_t, uint64_t>> past_;  // by time
 };
 
 // A recorded process that runs, on one device, or on none.
@@ -64,14 +66,15 @@ struct RecordedProcesses {
   std::vector<std::string> notes;
 };
 
-// Reads recordings again and again on a thread of its own. A recording is read as a whole, so the
-// reading takes longer as it grows: each waits 99 times the processor time of the last one, and the
-// figures become older instead.
+// Reads recordings again and again on a thread of its own. Each waits 99 times the processor time
+// of the last reading. Recordings are followed (follower.h). One that cannot be, of a ring, is read
+// as a whole.
 class RecordingsReader {
  public:
   explicit RecordingsReader(const TopTarget& target) : target_(target) {}
   ~RecordingsReader() { worker_.Stop(); }
 
+  // As a whole, with its history.
   void ReadOnce();
   void Start(int64_t period_ns);
   // Reads now, whatever it costs.
@@ -81,12 +84,14 @@ class RecordingsReader {
  private:
   struct Recording {
     int64_t next_ns = 0;
+    std::unique_ptr<Follower> follower;              // null: it is read as a whole
     std::map<std::string, GrowthHistory> histories;  // by process, device and category
     std::vector<RecordedProcess> processes;
     std::string error;
   };
   void FindRecordings();
-  static void Read(const std::string& directory, Recording* recording);
+  // Returns the processor time of other processes.
+  static int64_t Read(const std::string& directory, bool once, Recording* recording);
   void ReadDue(int64_t period_ns);
   void Publish();
 

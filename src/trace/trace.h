@@ -123,6 +123,8 @@ class Trace {
   // Streams every event of all processes in time order, in batches. Can be called again. Damage is
   // skipped and counted in losses(), which is complete after the first full pass.
   virtual util::Status ForEachEvent(const EventSink& sink) = 0;
+  // ForEachEvent() needs the thread that calls it: OpenOptions::at_present.
+  virtual bool IsFollowed() const { return false; }
 
  protected:
   Trace() : threads_(1) {}
@@ -148,6 +150,14 @@ struct OpenOptions {
   std::optional<int64_t> until_ns = {};
   uint64_t until_ticks = 0;  // the same instant on this machine's counter
   std::vector<uint32_t> running = {};
+  // To follow it: ForEachEvent() calls this after the events of `until_ns`, and reads on up to the
+  // instant that it returns, or ends if there is none. It also ends, with an error, where the
+  // recording has to be opened anew: it has another process or device.
+  struct Present {
+    int64_t ns = 0;
+    uint64_t ticks = 0;  // as of `until_ticks`
+  };
+  std::function<std::optional<Present>()> at_present = {};
 };
 
 // Opens a live directory NAME.vram.d. NAME.vram means the same if that file does not exist. Errors

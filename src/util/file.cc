@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <exception>
@@ -61,31 +62,57 @@ Result<UniqueFd> OpenRegular(const std::string& path, Links links, uint64_t* siz
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      room_(std::exchange(other.room_, 0)),
+      fd_(std::move(other.fd_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(room_, other.room_);
+  std::swap(fd_, other.fd_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (size_ != 0)
-    munmap(const_cast<uint8_t*>(data_), size_);
+  if (room_ != 0)
+    munmap(const_cast<uint8_t*>(data_), room_);
+}
+
+Result<MappedFile> MappedFile::Map(const std::string& path, Links links, size_t room) {
+  uint64_t size = 0;
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto fd, OpenRegular(path, links, &size));
+  MappedFile file;
+  file.size_ = size;
+  file.room_ = std::max<size_t>(size, room);
+  if (file.room_ != 0) {
+    void* data = mmap(nullptr, file.room_, PROT_READ, MAP_SHARED, fd.get(), 0);
+    if (data == MAP_FAILED) {
+      file.room_ = 0;
+      return FileError(path, "cannot be mapped", errno);
+    }
+    file.data_ = static_cast<const uint8_t*>(data);
+  }
+  if (room != 0)
+    file.fd_ = std::move(fd);
+  return file;
 }
 
 Result<MappedFile> MappedFile::Open(const std::string& path, Links links) {
-  uint64_t size = 0;
-  VRAMSCOPE_ASSIGN_OR_RETURN(const auto fd, OpenRegular(path, links, &size));
-  MappedFile file;
-  if (size != 0) {
-    void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
-    if (data == MAP_FAILED)
-      return FileError(path, "cannot be mapped", errno);
-    file.data_ = static_cast<const uint8_t*>(data);
-    file.size_ = size;
-  }
-  return file;
+  return Map(path, links, 0);
+}
+
+Result<MappedFile> MappedFile::OpenGrowing(const std::string& path, Links links) {
+  return Map(path, links, size_t{64} << 30);
+}
+
+bool MappedFile::Grow() {
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0 || static_cast<uint64_t>(info.st_size) > room_)
+    return false;
+  size_ = static_cast<size_t>(info.st_size);
+  return true;
 }
 
 void MappedFile::Forget(size_t offset, size_t size) const {

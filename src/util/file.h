@@ -53,14 +53,22 @@ class MappedFile {
 
   // Errors name the path and the reason. An empty file maps to no bytes.
   static Result<MappedFile> Open(const std::string& path, Links links = Links::kFollow);
+  // The same of a file that grows, with addresses for 64 GiB.
+  static Result<MappedFile> OpenGrowing(const std::string& path, Links links);
 
+  // Sees what the file has by now, at the same addresses. False if it has no room for that.
+  bool Grow();
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
   // Lets the kernel drop these pages. For code that streams through a large file.
   void Forget(size_t offset, size_t size) const;
 
  private:
+  static Result<MappedFile> Map(const std::string& path, Links links, size_t room);
+
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  size_t room_ = 0;  // bytes of the mapping
+  UniqueFd fd_;      // of a file that grows
 };
 
 // Bytes from the first to the last, once.

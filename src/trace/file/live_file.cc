@@ -74,6 +74,19 @@ std::string JoinCommand(const char* data, size_t size) {
 
 util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* losses, bool grows) {
   VRAMSCOPE_ASSIGN_OR_RETURN(auto mapped, util::MappedFile::Open(path, util::Links::kRefuse));
+  return OpenMapped(path, std::move(mapped), losses, grows);
+}
+
+util::Result<LiveFile> LiveFile::OpenGrowing(const std::string& path, LossCounter* losses) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto mapped,
+                             util::MappedFile::OpenGrowing(path, util::Links::kRefuse));
+  return OpenMapped(path, std::move(mapped), losses, true);
+}
+
+util::Result<LiveFile> LiveFile::OpenMapped(const std::string& path,
+                                            util::MappedFile mapped,
+                                            LossCounter* losses,
+                                            bool grows) {
   LiveFile file;
   file.path_ = path;
   file.grows_ = grows;
@@ -359,6 +372,10 @@ void LiveFile::FindChunks(LossCounter* losses) {
     uint64_t size = 0;
     if (ReadChunk(offset, &size, &chunk, losses)) {
       report_damage();
+      if (grows_)
+        chunk_ends_[offset] = offset + size;
+      if (!chunk.sealed)
+        open_chunks_.push_back(offset);
       if (IsCompacted(chunk)) {
         offset += size;
         continue;
@@ -402,6 +419,57 @@ void LiveFile::FindChunks(LossCounter* losses) {
     }
     streams_.push_back(std::move(chunks));
   }
+}
+
+bool LiveFile::Grow(LossCounter* losses) {
+  std::error_code error;
+  if (past_ != nullptr || std::filesystem::exists(PastPathOf(path_), error) || !mapped_.Grow())
+    return false;
+  bytes_ = mapped_.bytes();
+  ChunkRef chunk;
+  uint64_t size = 0;
+  // A thread seals its chunk before it begins another one. So the new chunks are looked for first,
+  // and the open ones then have all that came before those.
+  first_gap_ = std::max(first_gap_, header_bytes_);
+  bool has_gap = false;
+  for (uint64_t offset = first_gap_; offset < bytes_.size();) {
+    auto known = chunk_ends_.find(offset);
+    if (known == chunk_ends_.end() && ReadChunk(offset, &size, &chunk, losses)) {
+      known = chunk_ends_.emplace(offset, offset + size).first;
+      open_chunks_.push_back(offset);
+    }
+    has_gap = has_gap || known == chunk_ends_.end();
+    offset = known != chunk_ends_.end() ? known->second : offset + format::kPageBytes;
+    if (!has_gap) {
+      first_gap_ = offset;
+      chunk_ends_.erase(known);
+    }
+  }
+  std::vector<uint64_t> open;
+  for (const uint64_t offset : open_chunks_) {
+    chunk = {};
+    if (!ReadChunk(offset, &size, &chunk, losses))
+      continue;
+    if (!chunk.sealed)
+      open.push_back(offset);
+    if (chunk.bytes != 0)
+      TakeChunk(chunk);
+  }
+  open_chunks_ = std::move(open);
+  return true;
+}
+
+void LiveFile::TakeChunk(const ChunkRef& chunk) {
+  const auto stream = std::find_if(streams_.begin(), streams_.end(), [&](const auto& chunks) {
+    return chunks.front().stream == chunk.stream;
+  });
+  if (stream == streams_.end())
+    return streams_.push_back({chunk});
+  ChunkRef& last = stream->back();
+  if (last.offset == chunk.offset)
+    last = chunk.bytes >= last.bytes ? chunk : last;
+  else if (chunk.sequence > last.sequence)
+    stream->push_back(chunk);
 }
 
 }  // namespace vramscope::trace

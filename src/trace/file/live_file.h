@@ -43,6 +43,11 @@ class LiveFile {
   static util::Result<LiveFile> Open(const std::string& path,
                                      LossCounter* losses,
                                      bool grows = false);
+  // The same of a file whose writer is active, and which is followed with Grow().
+  static util::Result<LiveFile> OpenGrowing(const std::string& path, LossCounter* losses);
+  // Adds what was committed since: streams() has longer last chunks, more chunks and more streams,
+  // at the same positions. False if that cannot be: the file is a ring's, or too large.
+  bool Grow(LossCounter* losses);
   // The same over bytes in memory, which must outlive the result. Errors contain `name`.
   static util::Result<LiveFile> FromBytes(std::span<const uint8_t> bytes,
                                           const std::string& name,
@@ -89,6 +94,10 @@ class LiveFile {
   }
 
  private:
+  static util::Result<LiveFile> OpenMapped(const std::string& path,
+                                           util::MappedFile mapped,
+                                           LossCounter* losses,
+                                           bool grows);
   util::Status Read(const std::string& name, LossCounter* losses);
   // The past file beside it, where there is one.
   void OpenPast(LossCounter* losses);
@@ -97,6 +106,7 @@ class LiveFile {
   util::Status ReadHeader(const std::string& name, LossCounter* losses);
   void ReadLosses(LossCounter* losses) const;
   void FindChunks(LossCounter* losses);
+  void TakeChunk(const ChunkRef& chunk);
   // False if `offset` has no credible chunk header. Otherwise `*size` is the chunk's size in the
   // file.
   bool ReadChunk(uint64_t offset, uint64_t* size, ChunkRef* chunk, LossCounter* losses) const;
@@ -128,6 +138,9 @@ class LiveFile {
   std::string command_;
   std::string executable_;
   std::vector<std::vector<ChunkRef>> streams_;
+  std::map<uint64_t, uint64_t> chunk_ends_;  // by offset, of chunks behind the first gap
+  uint64_t first_gap_ = 0;                   // where a chunk may still begin
+  std::vector<uint64_t> open_chunks_;        // offsets of those that were not sealed
 };
 
 // Stamps further than this from their chunk's first one are damage, not time: half a day at least,

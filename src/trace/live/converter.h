@@ -130,6 +130,10 @@ class ChunkCursor {
     }
   }
 
+  // The chunk has so many bytes more. Not after damage.
+  void Extend(size_t bytes) {
+    end_ += in_ != nullptr ? bytes : 0;
+  }
   size_t bytes_left() const {
     return static_cast<size_t>(end_ - in_);
   }

@@ -186,18 +186,18 @@ void NativeStacks::Resolve(const std::string& executable,
                            tables::Dictionaries* dictionaries,
                            NativeSymbols* symbols,
                            std::vector<DefinitionLog>* logs) {
-  std::map<std::pair<uint64_t, uint32_t>, FrameId> frames;
-  std::vector<StackId> resolved(stacks_.size());
+  if (resolved_.size() == stacks_.size())
+    return;
   const std::vector<uint32_t> images = FindImages();
-  for (size_t i = 0; i < stacks_.size(); ++i) {
+  for (size_t i = resolved_.size(); i < stacks_.size(); ++i) {
     const Stack& stack = stacks_[i];
     const uint32_t image = images[i];
-    const auto [frame, is_new] = frames.try_emplace({stack.pc, image});
+    const auto [frame, is_new] = frames_.try_emplace({stack.pc, image});
     if (is_new)
       frame->second = AddFrame(stack.pc, image, executable, dictionaries, symbols);
-    const StackId parent = stack.parent != 0 ? resolved[stack.parent - 1] : StackId{};
-    resolved[i] = dictionaries->AddStack(parent, frame->second);
-    (*logs)[stack.slot.stream][stack.slot.log_index] = resolved[i].value;
+    const StackId parent = stack.parent != 0 ? resolved_[stack.parent - 1] : StackId{};
+    resolved_.push_back(dictionaries->AddStack(parent, frame->second));
+    (*logs)[stack.slot.stream][stack.slot.log_index] = resolved_[i].value;
   }
 }
 

@@ -103,7 +103,8 @@ class NativeStacks {
   // A mapped binary as a stream describes it; an empty path is the program itself.
   void AddImage(size_t stream, const format::Image& image);
 
-  // Enters all stacks into the tables and writes their entries to their slots.
+  // Enters all stacks into the tables and writes their entries to their slots; later calls those
+  // that are new.
   void Resolve(const std::string& executable,
                tables::Dictionaries* dictionaries,
                NativeSymbols* symbols,
@@ -152,6 +153,8 @@ class NativeStacks {
                    NativeSymbols* symbols);
 
   std::vector<Stack> stacks_;
+  std::map<std::pair<uint64_t, uint32_t>, FrameId> frames_;  // by pc and image
+  std::vector<StackId> resolved_;                            // the first of `stacks_`
   std::vector<Image> images_;
   std::map<Image, uint32_t> image_ids_;
   std::unordered_map<size_t, std::vector<Mention>> mentions_;  // by stream

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -50,7 +52,9 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   std::vector<LiveFile> files;
   util::Status first_error;
   for (const std::string& file_path : *paths) {
-    auto file = LiveFile::Open(file_path, &losses, options.until_ns.has_value());
+    auto file = options.at_present
+                    ? LiveFile::OpenGrowing(file_path, &losses)
+                    : LiveFile::Open(file_path, &losses, options.until_ns.has_value());
     if (file.ok()) {
       files.push_back(std::move(*file));
       continue;
@@ -103,7 +107,10 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   live.NameCells(Cells::Read(directory));
   if (!reading.IsAtItsPath())
     return finished();
-  live.lock_ = reading.TakeLock();
+  live.directory_ = directory;
+  // Who follows a recording must not keep it from being finished.
+  if (!live.IsFollowed())
+    live.lock_ = reading.TakeLock();
   return trace;
 }
 
@@ -122,6 +129,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   trace->until_ns_ = options.until_ns.value_or(trace->until_ns_);
   trace->until_ticks_ = options.until_ticks;
   trace->running_ = options.running;
+  trace->at_present_ = options.at_present;
   VRAMSCOPE_RETURN_IF_ERROR(trace->ScanFiles(path, &losses, options));
   trace->BuildClocks();
   trace->BuildDevices();
@@ -143,7 +151,12 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
   const size_t workers = std::clamp(std::thread::hardware_concurrency(), 1U, kMostScanners);
   ScanTables scan_tables{
       &dictionaries_, &threads_, {}, losses, options.native_names ? &symbols : nullptr};
-  for (const LiveFile& file : files_) {
+  scan_tables_ = {
+      &dictionaries_, &threads_, {}, &later_losses_, options.native_names ? &symbols_ : nullptr};
+  scans_.reserve(files_.size());
+  for (LiveFile& file : files_) {
+    if (IsFollowed() && !file.Grow(losses))
+      return util::Status::Error(file.path() + ": cannot be followed");
     FileContext context{.file = &file};
     if (!file.is_launcher() && processes_.size() < kMaxProcesses) {
       context.process = ProcessId{static_cast<uint16_t>(processes_.size())};
@@ -159,7 +172,13 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
                             .wait_status = {}});
     }
     contexts_.push_back(context);
-    scans_.push_back(ScanFile(file, context.process, &scan_tables, workers));
+    if (IsFollowed()) {
+      growing_.push_back(std::make_unique<GrowingScan>(file, context.process, &scan_tables_,
+                                                       &scans_.emplace_back()));
+      growing_.back()->Continue();
+    } else {
+      scans_.push_back(ScanFile(file, context.process, &scan_tables, workers));
+    }
     if (budget.IsOver())
       return budget.Refusal(path);
   }
@@ -496,14 +515,46 @@ std::string_view LiveTrace::SourceLine(StringId file, uint32_t line) const {
   return source_lines_.Line(std::string(string(file)), line);
 }
 
-util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
-  std::vector<StreamSource> sources;
+bool LiveTrace::Advance(const OpenOptions::Present& present) {
+  until_ns_ = present.ns;
+  until_ticks_ = present.ticks;
+  const auto paths = ListLiveFiles(directory_);
+  if (!paths.ok() || paths->size() != files_.size())
+    return false;
   for (size_t i = 0; i < files_.size(); ++i) {
-    const auto& streams = files_[i].streams();
-    for (size_t stream = 0; stream < streams.size(); ++stream) {
-      sources.emplace_back(contexts_[i], streams[stream], scans_[i].logs[stream], sources.size());
-    }
+    if (!files_[i].Grow(&later_losses_))
+      return false;
+    growing_[i]->Continue();
+    if (scans_[i].devices.size() != contexts_[i].devices.size())
+      return false;
   }
+  clocks_.clear();  // they keep their places
+  BuildClocks();
+  session_.end_ns = std::max(session_.end_ns, until_ns_);
+  return true;
+}
+
+util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
+  std::deque<StreamSource> sources;
+  std::vector<std::pair<size_t, size_t>> places;  // file and stream of each
+  // Those of new streams; the others go on.
+  const auto open_sources = [&] {
+    for (size_t i = 0; i < places.size(); ++i) {
+      const auto& [file, stream] = places[i];
+      sources[i].Continue(files_[file].streams()[stream], scans_[file].logs[stream]);
+    }
+    for (size_t file = 0; file < files_.size(); ++file) {
+      const auto& streams = files_[file].streams();
+      for (size_t stream = 0; stream < streams.size(); ++stream) {
+        if (std::find(places.begin(), places.end(), std::pair(file, stream)) != places.end())
+          continue;
+        sources.emplace_back(contexts_[file], streams[stream], scans_[file].logs[stream],
+                             sources.size());
+        places.emplace_back(file, stream);
+      }
+    }
+  };
+  open_sources();
   // The k-way merge. Process ends are one source more, and the last at equal times.
   struct Head {
     int64_t time_ns;
@@ -513,14 +564,18 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
     }
   };
   std::priority_queue<Head> heads;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (const Event* event = sources[i].Peek())
-      heads.push({event->time_ns, i});
-  }
   size_t next_end = 0;
-  const size_t ends_source = sources.size();
-  if (!process_ends_.empty())
-    heads.push({process_ends_[0].time_ns, ends_source});
+  constexpr size_t ends_source = SIZE_MAX;
+  const auto fill_heads = [&] {
+    heads = {};
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (const Event* event = sources[i].Peek())
+        heads.push({event->time_ns, i});
+    }
+    if (next_end < process_ends_.size())
+      heads.push({process_ends_[next_end].time_ns, ends_source});
+  };
+  fill_heads();
 
   AlternationRepair out(sink);
   int64_t last_ns = std::numeric_limits<int64_t>::min();
@@ -535,7 +590,18 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
     late.time_ns = last_ns;
     out.Push(late);
   };
-  while (!heads.empty() && heads.top().time_ns <= until_ns_) {
+  for (;;) {
+    if (heads.empty() || heads.top().time_ns > until_ns_) {
+      out.Finish();
+      const auto present = at_present_ ? at_present_() : std::nullopt;
+      if (!present)
+        return {};
+      if (!Advance(*present))
+        return util::Status::Error(session_.path + ": has to be opened anew");
+      open_sources();
+      fill_heads();
+      continue;
+    }
     const Head head = heads.top();
     heads.pop();
     if (head.source == ends_source) {
@@ -556,8 +622,6 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
     if (event != nullptr)
       heads.push({event->time_ns, head.source});
   }
-  out.Finish();
-  return {};
 }
 
 util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOptions options) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,7 @@ class LiveTrace : public Trace {
 
   std::string_view SourceLine(StringId file, uint32_t line) const override;
   util::Status ForEachEvent(const EventSink& sink) override;
+  bool IsFollowed() const override { return at_present_ != nullptr; }
 
  private:
   struct Exit {
@@ -63,6 +66,8 @@ class LiveTrace : public Trace {
 
   LiveTrace() = default;
   util::Status ScanFiles(const std::string& path, LossCounter* losses, OpenOptions options);
+  // Reads what the files have more. False: the recording has to be opened anew.
+  bool Advance(const OpenOptions::Present& present);
   void NameCells(const Cells& cells);
   void BuildClocks();
   void BuildDevices();
@@ -84,6 +89,13 @@ class LiveTrace : public Trace {
   uint64_t until_ticks_ = 0;                                // 0: that is not known
   std::vector<uint32_t> running_;                           // by pid: processes that still ran then
   SourceLines source_lines_;
+  // To follow a recording.
+  std::function<std::optional<OpenOptions::Present>()> at_present_;
+  std::string directory_;
+  LossCounter later_losses_;
+  NativeSymbols symbols_;
+  ScanTables scan_tables_{};
+  std::vector<std::unique_ptr<GrowingScan>> growing_;
 };
 
 }  // namespace vramscope::trace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "trace/live/definitions.h"
 
@@ -24,18 +25,24 @@ std::string Text(const format::Bytes& bytes) {
 
 class FileScanner {
  public:
-  FileScanner(const LiveFile& file, ProcessId process, ScanTables* tables, size_t workers)
-      : file_(file), process_(process), tables_(tables), workers_(workers) {}
+  FileScanner(const LiveFile& file,
+              ProcessId process,
+              ScanTables* tables,
+              size_t workers,
+              FileScan* scan)
+      : file_(file), process_(process), tables_(tables), workers_(workers), scan_(*scan) {
+    scan_.last_ticks = file_.start_ticks();
+  }
 
-  FileScan Run();
+  void Run();
 
- private:
+ protected:
   friend class StreamScanner;
   const LiveFile& file_;
   ProcessId process_;
   ScanTables* tables_;
   size_t workers_;
-  FileScan scan_;
+  FileScan& scan_;
   NativeStacks native_;
 };
 
@@ -44,10 +51,12 @@ class StreamScanner : public FirstLook<StreamScanner> {
  public:
   using FirstLook::On;
 
-  StreamScanner(FileScanner* owner, size_t stream, DefinitionLog* log)
-      : owner_(*owner), stream_(stream), log_(*log), python_(owner->tables_->dictionaries) {}
+  StreamScanner(FileScanner* owner, size_t stream)
+      : owner_(*owner), stream_(stream), python_(owner->tables_->dictionaries) {}
 
   void Walk(std::span<const ChunkRef> chunks);
+  // What the stream has more than at the last call.
+  void Continue(std::span<const ChunkRef> chunks);
 
   int64_t Ns(uint64_t ticks) {
     const auto distance = static_cast<int64_t>(ticks - owner_.scan_.last_ticks);
@@ -58,7 +67,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   StringId String(uint64_t local) { return StringId{ids_.strings.FindOrNone(local)}; }
   StringId Text(const format::Bytes& text) {
     const StringId id = dictionaries().AddText({text.data, text.size});
-    log_.push_back(id.value);
+    log().push_back(id.value);
     return id;
   }
   StackId Python(uint64_t local) { return Stack(ids_.python_stacks, local); }
@@ -91,15 +100,15 @@ class StreamScanner : public FirstLook<StreamScanner> {
     const StackId parent{ids_.python_stacks.FindOrNone(r.parent)};
     const StackId stack = python_.AddStack(parent, r);
     ids_.python_stacks.Set(r.id, stack.value);
-    log_.push_back(stack.value);
+    log().push_back(stack.value);
     return false;
   }
   bool On(const format::NativeStack& r, Event*) {
     const uint32_t parent = ids_.native_stacks.FindOrNone(r.parent);
     const bool has_room = dictionaries().Charge("native stacks", NativeStacks::kBytesOfStack);
-    const uint32_t stack = has_room ? owner_.native_.Add(parent, r.pc, {stream_, log_.size()}) : 0;
+    const uint32_t stack = has_room ? owner_.native_.Add(parent, r.pc, {stream_, log().size()}) : 0;
     ids_.native_stacks.Set(r.id, stack);
-    log_.push_back(0);  // until all are resolved
+    log().push_back(0);  // until all are resolved
     return false;
   }
   bool On(const format::Scope& r, Event*) {
@@ -114,7 +123,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
     }
     ids_.scopes.Set(r.id, static_cast<uint32_t>(scopes_.size()));
     scopes_.push_back(scope);
-    log_.push_back(scope.path.value);
+    log().push_back(scope.path.value);
     return false;
   }
   bool On(const format::Image& r, Event*) {
@@ -168,7 +177,9 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
 
  private:
-  void Walk(const ChunkRef& chunk);
+  DefinitionLog& log() { return owner_.scan_.logs[stream_]; }
+  void Enter(const ChunkRef& chunk);
+  void Walk(ChunkCursor* cursor);
   void Take(const ChunkSkim& skim);
   void TakeUses(const LocalIds& ids, const std::vector<ChunkSkim::Used>& uses);
   tables::Dictionaries& dictionaries() { return *owner_.tables_->dictionaries; }
@@ -182,7 +193,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
   void EnterThread(uint32_t tid, std::string_view name) {
     tid_ = tid;
-    log_.push_back(owner_.tables_->AddThread(owner_.process_, tid, name).value);
+    log().push_back(owner_.tables_->AddThread(owner_.process_, tid, name).value);
   }
 
   struct Scope {
@@ -192,29 +203,32 @@ class StreamScanner : public FirstLook<StreamScanner> {
 
   FileScanner& owner_;
   size_t stream_;
-  DefinitionLog& log_;
   StreamIds ids_;
   std::vector<Scope> scopes_ = std::vector<Scope>(1);  // what the ids of scopes lead to
   PythonStacks python_;
   uint32_t tid_ = 0;
+  // Of Continue(): the chunk that was read last, as far as it was read.
+  size_t next_chunk_ = 0;
+  ChunkCursor cursor_;
+  uint32_t cursor_bytes_ = 0;
 };
 
-void StreamScanner::Walk(const ChunkRef& chunk) {
-  ChunkCursor cursor(owner_.file_, chunk);
+void StreamScanner::Walk(ChunkCursor* cursor) {
   Event event;
   for (;;) {
-    const size_t left = cursor.bytes_left();
-    const auto step = cursor.Next(*this, &event);
+    const size_t left = cursor->bytes_left();
+    const auto step = cursor->Next(*this, &event);
     if (step == ChunkCursor::Step::kEnd)
       break;
     if (step == ChunkCursor::Step::kDamaged) {
       losses().Add(format::Loss::kDamagedBytes, 1, left);
+      *cursor = {};
       break;
     }
     if (step == ChunkCursor::Step::kEvent)
       ++owner_.scan_.event_count;
     if (step == ChunkCursor::Step::kUnknown)
-      losses().Add(format::Loss::kUnknownRecord, 1, left - cursor.bytes_left());
+      losses().Add(format::Loss::kUnknownRecord, 1, left - cursor->bytes_left());
   }
 }
 
@@ -249,30 +263,78 @@ void StreamScanner::Walk(std::span<const ChunkRef> chunks) {
       skims = SkimChunks(owner_.file_, batch, owner_.workers_);
     for (size_t i = 0; i < batch.size(); ++i) {
       const ChunkRef& chunk = batch[i];
-      if (chunk.base_ns != 0)
-        owner_.scan_.anchors.push_back({chunk.base_ticks, chunk.base_ns});
-      if (chunk.tid != 0 && chunk.tid != tid_)
-        EnterThread(chunk.tid, {});
-      if (!skims.empty() && skims[i].is_told)
+      Enter(chunk);
+      if (!skims.empty() && skims[i].is_told) {
         Take(skims[i]);
-      else
-        Walk(chunk);
+      } else {
+        ChunkCursor cursor(owner_.file_, chunk);
+        Walk(&cursor);
+      }
       owner_.file_.Forget(chunk);
     }
   }
 }
 
-FileScan FileScanner::Run() {
-  scan_.last_ticks = file_.start_ticks();
-  scan_.logs.resize(file_.streams().size());
-  for (size_t stream = 0; stream < file_.streams().size(); ++stream) {
-    StreamScanner(this, stream, &scan_.logs[stream]).Walk(file_.streams()[stream]);
+void StreamScanner::Enter(const ChunkRef& chunk) {
+  if (chunk.base_ns != 0)
+    owner_.scan_.anchors.push_back({chunk.base_ticks, chunk.base_ns});
+  if (chunk.tid != 0 && chunk.tid != tid_)
+    EnterThread(chunk.tid, {});
+}
+
+void StreamScanner::Continue(std::span<const ChunkRef> chunks) {
+  if (next_chunk_ != 0) {
+    const uint32_t bytes = chunks[next_chunk_ - 1].bytes;
+    cursor_.Extend(bytes - std::exchange(cursor_bytes_, bytes));
+    Walk(&cursor_);
   }
+  for (; next_chunk_ < chunks.size(); ++next_chunk_) {
+    const ChunkRef& chunk = chunks[next_chunk_];
+    Enter(chunk);
+    cursor_ = ChunkCursor(owner_.file_, chunk);
+    cursor_bytes_ = chunk.bytes;
+    Walk(&cursor_);
+    owner_.file_.Forget(chunk);
+  }
+}
+
+void FileScanner::Run() {
+  scan_.logs.resize(file_.streams().size());
+  for (size_t stream = 0; stream < file_.streams().size(); ++stream)
+    StreamScanner(this, stream).Walk(file_.streams()[stream]);
   native_.Resolve(file_.executable(), tables_->dictionaries, tables_->symbols, &scan_.logs);
-  return std::move(scan_);
 }
 
 }  // namespace
+
+// Continue() needs the state of every stream.
+class GrowingScan::Scanner : public FileScanner {
+ public:
+  using FileScanner::FileScanner;
+
+  void Continue() {
+    scan_.logs.resize(file_.streams().size());
+    for (size_t stream = 0; stream < file_.streams().size(); ++stream) {
+      if (stream == streams_.size())
+        streams_.push_back(std::make_unique<StreamScanner>(this, stream));
+      streams_[stream]->Continue(file_.streams()[stream]);
+    }
+    native_.Resolve(file_.executable(), tables_->dictionaries, tables_->symbols, &scan_.logs);
+  }
+
+ private:
+  std::vector<std::unique_ptr<StreamScanner>> streams_;
+};
+
+GrowingScan::GrowingScan(const LiveFile& file,
+                         ProcessId process,
+                         ScanTables* tables,
+                         FileScan* scan)
+    : scanner_(std::make_unique<Scanner>(file, process, tables, 1, scan)) {}
+GrowingScan::~GrowingScan() = default;
+void GrowingScan::Continue() {
+  scanner_->Continue();
+}
 
 ThreadId ScanTables::AddThread(ProcessId process, uint32_t tid, std::string_view name) {
   const auto [known, is_new] = thread_ids.try_emplace({process.value, tid}, 0);
@@ -294,7 +356,9 @@ ThreadId ScanTables::AddThread(ProcessId process, uint32_t tid, std::string_view
 }
 
 FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables, size_t workers) {
-  return FileScanner(file, process, tables, workers).Run();
+  FileScan scan;
+  FileScanner(file, process, tables, workers, &scan).Run();
+  return scan;
 }
 
 }  // namespace vramscope::trace

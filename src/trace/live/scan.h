@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -148,6 +149,21 @@ struct ScanTables {
   // The entry of a thread. A known thread without a name gets it. A known thread with another name
   // is another thread (the kernel reuses numbers).
   ThreadId AddThread(ProcessId process, uint32_t tid, std::string_view name);
+};
+
+// The first pass over a file that grows.
+class GrowingScan {
+ public:
+  GrowingScan(const LiveFile& file, ProcessId process, ScanTables* tables, FileScan* scan);
+  ~GrowingScan();
+
+  // Adds what the file has more than at the last call.
+  void Continue();
+
+ private:
+  class Scanner;
+
+  std::unique_ptr<Scanner> scanner_;
 };
 
 // The result does not depend on the number of threads.

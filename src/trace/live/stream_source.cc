@@ -47,20 +47,31 @@ bool StreamSource::Decode() {
       case ChunkCursor::Step::kUnknown:
         ++record_;
         break;
-      case ChunkCursor::Step::kEnd:
       case ChunkCursor::Step::kDamaged:  // counted by the first pass
+        cursor_ = {};
+        [[fallthrough]];
+      case ChunkCursor::Step::kEnd:
         if (next_chunk_ != 0)
           pass_.ForgetChunk((*chunks_)[next_chunk_ - 1]);
-        if (next_chunk_ == chunks_->size()) {
-          cursor_ = {};
+        if (next_chunk_ == chunks_->size())
           return false;
-        }
         const ChunkRef& chunk = (*chunks_)[next_chunk_++];
         pass_.EnterChunk(chunk);
         cursor_ = ChunkCursor(pass_.file(), chunk);
+        cursor_bytes_ = chunk.bytes;
         break;
     }
   }
+}
+
+void StreamSource::Continue(const std::vector<ChunkRef>& chunks, const DefinitionLog& log) {
+  chunks_ = &chunks;
+  pass_.Continue(log);
+  if (next_chunk_ == 0)
+    return;
+  const uint32_t bytes = chunks[next_chunk_ - 1].bytes;
+  cursor_.Extend(bytes - cursor_bytes_);
+  cursor_bytes_ = bytes;
 }
 
 void StreamSource::Fill() {

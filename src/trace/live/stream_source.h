@@ -44,6 +44,8 @@ class StreamSource {
     return head_ < ready_ ? &window_[head_] : nullptr;
   }
   void Pop() { ++head_; }
+  // The file has grown: goes on behind the end. The arguments are the constructor's.
+  void Continue(const std::vector<ChunkRef>& chunks, const DefinitionLog& log);
 
  private:
   // The Pass of every walk after the first: definitions come off the log.
@@ -59,6 +61,7 @@ class StreamSource {
         EnterThread(chunk.tid);
     }
 
+    void Continue(const DefinitionLog& log) { log_ = &log; }
     const LiveFile& file() const { return *context_->file; }
     void ForgetChunk(const ChunkRef& chunk) const { context_->file->Forget(chunk); }
 
@@ -156,6 +159,7 @@ class StreamSource {
   uint16_t number_ = 0;
   uint32_t record_ = 0;  // behind those that were decoded
   ChunkCursor cursor_;
+  uint32_t cursor_bytes_ = 0;  // of its chunk, as far as the cursor knows
   // [head_, ready_) can go out; [ready_, end_) may still be overtaken. Its events stay where they
   // are: to make one anew is to write two cache lines.
   std::vector<Event> window_;

@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from pathlib import Path
@@ -287,3 +288,93 @@ def test_colours_only_where_they_are_wanted(machine):
 def test_bad_input_is_one_line(machine, tmp_path, words, message):
     done = run(machine, "top", *[word.format(folder=tmp_path) for word in words], status=2)
     assert done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+def test_a_recording_of_another_user_is_one_line(machine):
+    with tempfile.TemporaryDirectory() as folder, recorded(machine, Path(folder) / "x.vram"):
+        live = Path(folder) / "x.vram.d"
+        os.chmod(folder, 0o755)
+        (pid,) = [row["pid"] for row in json.loads(run(machine, "top", live, "--json").stdout)["processes"]]
+        as_nobody = ["setpriv", "--reuid=65534", "--clear-groups", str(VRAMSCOPE), "top", "--once"]
+        for what, message in ((str(live), "belongs to another user"), (str(pid), f"process {pid} (python")):
+            done = subprocess.run([*as_nobody, what], env=machine, capture_output=True, text=True, timeout=60)
+            (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "another user" in line]
+            assert message in line
+
+
+def test_growth_is_by_iteration(machine, tmp_path):
+    pytest.importorskip("torch")
+    command = [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", tmp_path / "x.vram", "--", sys.executable]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environment = {**machine, "PYTHONPATH": str(ROOT / "python")}
+    line = [str(word) for word in (*command, PROGRAMS / "cpu_training.py")]
+    with subprocess.Popen(line, env=environment, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "ready\n"
+        shown = json.loads(run(machine, "top", tmp_path / "x.vram.d", "--json").stdout)
+        process.communicate("", timeout=60)
+    (row,) = shown["processes"]
+    growth = {one["category"]: one["growth_bytes_per_minute"] for one in row["categories"]}
+    assert row["device"] == "cpu" and growth["parameter"] == 0
+    # 1 MiB in each of its ten iterations, which were all in the last minute.
+    assert MIB < growth["input"] == row["growth_bytes_per_minute"]
+
+
+# Allocates and frees on three threads, in steps that a line of the input asks for.
+STEPS = """
+import ctypes, random, sys, threading
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+cuda.cuMemFree_v2.argtypes = [ctypes.c_uint64]
+def allocate(size):
+    address = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
+    return address.value
+def some(number, step):
+    assert cuda.cuCtxSetCurrent(context) == 0
+    dice = random.Random(100 * step + number)
+    for _ in range(3000):
+        held = all_held[number]
+        if len(held) > 50 and dice.random() < 0.6:
+            cuda.cuMemFree_v2(held.pop(dice.randrange(len(held))))
+        elif number == 0: held.append(allocate(dice.randrange(1, 1 << 20)))
+        else: held.append(allocate(dice.randrange(1, 1 << 14)))
+all_held = [[], [], []]
+for step, _ in enumerate(sys.stdin):
+    threads = [threading.Thread(target=some, args=(number, step)) for number in range(3)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print("ready", flush=True)
+"""
+
+
+def test_a_followed_recording_has_the_figures_of_the_report(machine, tmp_path):
+    """What `vramscope follow` gives `top` while a recording grows, to the byte."""
+    live, tables = tmp_path / "x.vram.d", tmp_path / "followed.vram"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    run_it = [VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "x.vram", "--", sys.executable, "-c", STEPS]
+    with subprocess.Popen([str(word) for word in run_it], env=machine, **pipes) as program:  # type: ignore[call-overload]
+        program.stdin.write(b"\n")
+        assert program.stdout.readline() == b"ready\n"
+        with tables.open("w+b") as file, subprocess.Popen(
+            [str(VRAMSCOPE), "follow", str(live)], env=machine, stderr=file, **pipes  # type: ignore[call-overload]
+        ) as follower:
+            for step in range(6):
+                (spent_ns,) = struct.unpack("q", follower.stdout.read(8))
+                assert spent_ns > 0
+                words = ("--at", "end", "--by", "process,category,line", "--where", "category=unknown", "--json")
+                followed, whole = (
+                    [(row["path"], row["bytes"], row["count"]) for row in json.loads(done.stdout)["rows"]]
+                    for done in (run(machine, "report", path, *words) for path in (tables, live))
+                )
+                assert followed == whole and sum(count for _, _, count in whole) > 100, step
+                if step == 3:
+                    follower.stdin.write(b"?")  # nothing new
+                    follower.stdout.read(8)
+                program.stdin.write(b"\n")
+                assert program.stdout.readline() == b"ready\n"
+                follower.stdin.write(b"?")
+            follower.stdin.close()
+        program.stdin.close()
+        assert program.wait(60) == 0
