@@ -161,8 +161,8 @@ void SeriesMaker::FindLateStarts() {
     for (size_t i = 0; i < input_.samples.size() && input_.samples[i].when.time_ns <= start.time_ns;
          ++i)
       start.sample = i;
-    const bool was_sampled = std::any_of(
-        input_.samples.begin(), input_.samples.end(), [&](const DeviceSample& sample) {
+    const bool was_sampled =
+        std::any_of(input_.samples.begin(), input_.samples.end(), [&](const DeviceSample& sample) {
           return sample.when.time_ns > late_ns && sample.when.time_ns < start.time_ns;
         });
     start.since_ns = was_sampled ? start.time_ns : late_ns;
