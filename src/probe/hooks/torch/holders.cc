@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/clock.h"
 #include "base/memory_groups.h"
@@ -892,36 +893,37 @@ Object Walk::Run() {
   return nullptr;
 }
 
-// Never destroyed: the program may end while it is in use.
-union Kept {
-  ObjectGraph graph{};
-  constexpr ~Kept() {}
-};
-constinit Kept g_kept;
+// The graph that FindHolders() leaves for BytesOfHolder(). Never destroyed: the program may end
+// while it is in use.
+alignas(ObjectGraph) constinit unsigned char g_storage[sizeof(ObjectGraph)]{};
+constinit ObjectGraph* g_graph = nullptr;
 
 }  // namespace
 
 void* FindHolders(void* arguments) {
   constexpr ptrdiff_t kArguments = 8;
+  if (g_graph == nullptr)
+    g_graph = new (g_storage) ObjectGraph();
   ForgetHolders();
   if (!g_api.Load() || g_api.PyList_Size(arguments) != kArguments)
     return nullptr;
   if (Item(arguments, 2) != g_api.none && !TensorsKnown())
     return g_api.None();
   const CollectorPause pause;
-  Walk walk(&g_kept.graph, arguments);
+  Walk walk(g_graph, arguments);
   return walk.Run();
 }
 
 int64_t BytesOfHolder(uint32_t place) {
   uint64_t bytes = 0;
-  return place < g_kept.graph.nodes.size() && g_kept.graph.BytesThrough(place, &bytes)
+  return g_graph != nullptr && place < g_graph->nodes.size() && g_graph->BytesThrough(place, &bytes)
              ? static_cast<int64_t>(bytes)
              : -1;
 }
 
 void ForgetHolders() {
-  g_kept.graph.Clear();
+  if (g_graph != nullptr)
+    g_graph->Clear();
 }
 
 }  // namespace vramscope::probe
