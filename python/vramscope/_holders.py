@@ -47,7 +47,7 @@ def find(probe: "_probe.Probe", groups: int, seconds: float, with_cpu: bool) -> 
         gc.get_objects,
         gc.get_referents,
         _graph_getters(torch),
-        getattr(torch, "_vramscope_sized", None),
+        vars(torch).get("_vramscope_sized") if torch is not None else None,
         int(seconds * 1e9),
         groups,
         int(with_cpu),

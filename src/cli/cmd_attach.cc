@@ -425,7 +425,7 @@ int Detach(pid_t pid) {
   if (!ended)
     return Fail(ended.status().message());
   if (*ended == CallEnd::kTimeOut)
-    return Fail(fmt::format("{} executes no Python: try again", Described(pid)));
+    return Fail(fmt::format("{} does not answer: try again", Described(pid)));
   return FinishStopped(*live, pid);
 }
 
@@ -514,7 +514,7 @@ int DumpReport::PrintJson(std::vector<std::string> words) const {
 }
 
 int DumpReport::Print(const std::string& recording) const {
-  std::vector<std::string> words = {"report", recording, "--at", "end"};
+  std::vector<std::string> words = {"report", recording, "--at", "end", "--temporary"};
   if (!arguments_.html.empty())
     words.insert(words.end(), {"--html", arguments_.html});
   if (arguments_.json)

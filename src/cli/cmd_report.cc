@@ -41,6 +41,7 @@ struct ReportArguments {
   bool ranks = false;
   bool json = false;
   bool csv = false;
+  bool is_temporary = false;  // the recording will be deleted
   std::string html;
   KeywordOptions keywords;
 };
@@ -250,7 +251,8 @@ std::string TextOf(const ReportArguments& arguments,
   output::TextOptions options;
   options.style = style;
   options.rows = isatty(STDOUT_FILENO) != 0 ? output::kScreenRows : 0;
-  options.closing.push_back(output::TraceLine(recording, file, style));
+  if (!arguments.is_temporary)
+    options.closing.push_back(output::TraceLine(recording, file, style));
   if (WasCutOff(recording, file)) {
     options.closing.push_back(
         fmt::format("This recording is unfinished: `vramscope finish {}` completes it",
@@ -270,7 +272,8 @@ std::string TextOf(const ReportArguments& arguments,
   const bool has_page = !arguments.html.empty();
   if (has_page)
     options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
-  options.next = output::NextLines(report, recording, query, {file, has_page, style.utf8});
+  if (!arguments.is_temporary)
+    options.next = output::NextLines(report, recording, query, {file, has_page, style.utf8});
   return output::FormatText(report, recording, query, options);
 }
 
@@ -423,6 +426,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->check(CheckCount)
       ->option_text("N")
       ->needs(json);
+  report->add_flag("--temporary", arguments->is_temporary)->group("");
   report->add_flag("--csv", arguments->csv, "Print the rows as CSV with exact bytes")
       ->excludes(json);
   report->add_option("--html", arguments->html, "Also write an HTML page that works offline")

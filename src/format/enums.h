@@ -62,6 +62,8 @@ enum class PriorKind : uint8_t {
   kSegment = 0,  // what a caching allocator holds, at an address
   kBlock = 1,    // what it has given out of such a segment
   kProcess = 2,  // all device memory of the process; name: who says so
+  // An allocation of the driver that is about to be freed; it counts if nothing is known of it.
+  kAllocation = 3,
 };
 
 enum class ShareKind : uint8_t { kExport = 0, kImport = 1 };

@@ -221,9 +221,10 @@ FAKE_CALL(cuPointerGetAttribute)(void* data, CUpointer_attribute attribute, CUde
   FAKE_ENTER(cuPointerGetAttribute);
   const auto& blocks = TheDriver().blocks;
   auto found = blocks.upper_bound(address);
-  if (attribute != kPointerDevice)
+  if (attribute != kPointerDevice && attribute != kPointerPool)
     return kInvalidValue;
-  if (const int device = DeviceOfMapping(address); device >= 0) {
+  const int device = DeviceOfMapping(address);
+  if (device >= 0 && attribute == kPointerDevice) {
     *static_cast<int*>(data) = device;
     return kSuccess;
   }
@@ -232,7 +233,10 @@ FAKE_CALL(cuPointerGetAttribute)(void* data, CUpointer_attribute attribute, CUde
   --found;
   if (address - found->first >= found->second.size)
     return kInvalidValue;
-  *static_cast<int*>(data) = found->second.device;
+  if (attribute == kPointerPool)
+    *static_cast<void**>(data) = found->second.pool;
+  else
+    *static_cast<int*>(data) = found->second.device;
   return kSuccess;
 }
 

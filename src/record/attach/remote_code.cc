@@ -213,8 +213,11 @@ std::string NameOf(const std::string& file) {
 
 bool IsOfCLibrary(const RemoteObject& object, const std::string& file) {
   const std::string name = NameOf(file);
-  return object.Find("__libc_start_main") || name.starts_with("libpthread") ||
-         name.starts_with("libdl.") || name.starts_with("libdl-");
+  const auto is = [&](const char* library) {
+    return name.starts_with(std::string(library) + ".so") ||
+           name.starts_with(std::string(library) + "-2.");  // libdl-2.31.so
+  };
+  return object.Find("__libc_start_main") || is("libpthread") || is("libdl");
 }
 
 void LookInto(const RemoteObject& object, const std::string& file, RemoteProgram* program) {

@@ -60,8 +60,12 @@ bool IsOfPrimary(std::string_view api) {
   return api.starts_with("cuDevicePrimaryCtx") || api == "primary context";
 }
 
-bool IsPriorSegment(const trace::Event& event) {
-  return event.Is<trace::Prior>() && event.As<trace::Prior>().kind == format::PriorKind::kSegment;
+// Memory of the driver from before the recording.
+bool IsPriorMemory(const trace::Event& event) {
+  if (!event.Is<trace::Prior>())
+    return false;
+  const format::PriorKind kind = event.As<trace::Prior>().kind;
+  return kind == format::PriorKind::kSegment || kind == format::PriorKind::kAllocation;
 }
 
 bool Asks(const trace::Event& event) {
@@ -73,7 +77,7 @@ bool Asks(const trace::Event& event) {
 bool IsOfBlocks(const trace::Event& event) {
   return event.Is<trace::BlockAlloc>() || event.Is<trace::BlockFree>() ||
          event.Is<trace::PoolBlock>() || event.Is<trace::AllocatorTotals>() ||
-         (event.Is<trace::Prior>() && !IsPriorSegment(event));
+         (event.Is<trace::Prior>() && !IsPriorMemory(event));
 }
 
 // Whether local memory may grow: by a new limit, or for code that needs more than all code before.
@@ -172,7 +176,7 @@ void PriceInputs::Flush(const Moved& moved) {
   if (event_->Is<trace::ProcessExit>())
     when = gpu.input.processes[event_->process.value].end.value_or(when);
   AddMove(gpu,
-          {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)},
+          {when, moved.process, moved.bytes, moved.array, IsPriorMemory(*event_), Asks(*event_)},
           CallerOf(*event_));
 }
 

@@ -335,6 +335,8 @@ void Blocks::On(const trace::EventContext& at, const trace::Prior& e) {
     const uint32_t segment = objects_.AddPriorSegment(at, e);
     if (segment != kNoIndex)
       MoveInto(segment);
+  } else if (e.kind == format::PriorKind::kAllocation) {
+    objects_.AddPriorAllocation(at, e);
   } else if (e.kind == format::PriorKind::kBlock) {
     // A block allocated during the snapshot is already known.
     const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);

@@ -327,7 +327,8 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {
     Suballocate(object.segment, false);
 }
 
-uint32_t DriverObjects::AddPriorSegment(const trace::EventContext& at, const trace::Prior& e) {
+// kNoIndex if there is something at its address.
+uint32_t DriverObjects::StartPrior(const trace::EventContext& at, const trace::Prior& e) {
   OfProcess& process = ProcessOf(at);
   const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   if (process.numbers[kAddresses].Find(e.address) != util::FlatMap::kNone ||
@@ -341,6 +342,19 @@ uint32_t DriverObjects::AddPriorSegment(const trace::EventContext& at, const tra
                                     .account = account,
                                     .is_prior = true});
   process.numbers[kAddresses].FindOrAdd(e.address) = index;
+  return index;
+}
+
+void DriverObjects::AddPriorAllocation(const trace::EventContext& at, const trace::Prior& e) {
+  if (const uint32_t index = StartPrior(at, e); index != kNoIndex)
+    Count(ProcessOf(at).objects[index], true);
+}
+
+uint32_t DriverObjects::AddPriorSegment(const trace::EventContext& at, const trace::Prior& e) {
+  const uint32_t index = StartPrior(at, e);
+  if (index == kNoIndex)
+    return kNoIndex;
+  OfProcess& process = ProcessOf(at);
   DriverObject& object = process.objects[index];
   object.owner = Owner::kPyTorch;
   object.origin = {};

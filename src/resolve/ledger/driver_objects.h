@@ -33,6 +33,8 @@ class DriverObjects {
   void On(const trace::EventContext& at, const trace::Share& e);
   // Adds a PyTorch segment that was allocated before recording; kNoIndex if it is already known.
   uint32_t AddPriorSegment(const trace::EventContext& at, const trace::Prior& e);
+  // Adds another allocation of the driver from before recording, unless it is known.
+  void AddPriorAllocation(const trace::EventContext& at, const trace::Prior& e);
   // The segment at that address is in a private pool of PyTorch. It always was, because PyTorch
   // never moves segments between pools.
   void NamePrivatePool(trace::ProcessId process, uint64_t address, const MemoryName& name);
@@ -122,6 +124,7 @@ class DriverObjects {
   uint32_t FindShared(trace::ProcessId process, const trace::Share& share) const;
   // `object` has the values of its event and its account.
   uint32_t Start(const trace::EventContext& at, DriverObject object);
+  uint32_t StartPrior(const trace::EventContext& at, const trace::Prior& e);
   uint32_t AddSegment(OfProcess& process, uint32_t object);
   void Count(const DriverObject& object, bool add);
   void End(OfProcess& process, uint32_t object, bool freed);

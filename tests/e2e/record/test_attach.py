@@ -311,7 +311,7 @@ def test_a_process_that_executes_no_python_is_waited_for(tmp_path, call):
 def test_a_program_without_python(tmp_path):
     """Its driver's allocations count from then on, those of before are one row, and it does the same as ever."""
     machine = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
-    trace = tmp_path / "x.vram"
+    trace, whole = tmp_path / "x.vram", tmp_path / "whole.vram"
     with subprocess.Popen(
         [str(HOSTS / "driver_steady")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=machine
     ) as process:
@@ -322,13 +322,21 @@ def test_a_program_without_python(tmp_path):
                 attached = vramscope("attach", process.pid, "--for", "300ms", "-o", trace, "--no-report", env=machine)
                 assert attached.returncode == 0 and "continues" in attached.stderr
             threads = len(os.listdir(f"/proc/{process.pid}/task"))
-            output = process.communicate("", timeout=60)[0]
+            command = [str(VRAMSCOPE), "attach", str(process.pid), "--no-report", "-o", str(whole)]
+            with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=machine) as attach:
+                assert attach.stderr is not None and "recording process" in attach.stderr.readline()
+                time.sleep(0.5)  # NVML's figure
+                output = process.communicate("", timeout=60)[0]
+                assert attach.wait(60) == 0
         finally:
             process.kill()
     assert process.returncode == 0 and "same addresses" in output and threads == 1
     assert dumped.returncode == 0, dumped.stderr
     before = [row["bytes"] for row in json.loads(dumped.stdout)["rows"] if "before recording" in row["path"]]
     assert sum(before) > 64 << 20, "what it holds, and its context"
+    # It frees 64 MiB from before at its end.
+    ended = recorded(whole, "--timeline", "400")
+    assert not ended["losses"] and all(invariant["holds"] for invariant in ended["invariants"])
     for at, expected in (("peak", 4 << 20), ("end", None)):
         found = recorded(trace, "--at", at, "--by", "line")
         assert all(invariant["holds"] for invariant in found["invariants"]) and not found["losses"]

@@ -89,10 +89,12 @@ inline constexpr CUpointer_attribute kPointerContext = 1;  // CU_POINTER_ATTRIBU
 inline constexpr CUpointer_attribute kPointerMemoryType = 2;
 inline constexpr CUpointer_attribute kPointerOnDevice = 3;  // ..._DEVICE_POINTER
 inline constexpr CUpointer_attribute kPointerOnHost = 4;    // ..._HOST_POINTER
-inline constexpr CUpointer_attribute kPointerDevice = 9;    // ..._DEVICE_ORDINAL
+inline constexpr CUpointer_attribute kPointerIsManaged = 8;
+inline constexpr CUpointer_attribute kPointerDevice = 9;  // ..._DEVICE_ORDINAL
 inline constexpr CUpointer_attribute kPointerRangeStart = 11;
 inline constexpr CUpointer_attribute kPointerRangeSize = 12;
-inline constexpr unsigned int kMemoryTypeDevice = 2;  // CU_MEMORYTYPE_DEVICE
+inline constexpr CUpointer_attribute kPointerPool = 17;  // ..._MEMPOOL_HANDLE
+inline constexpr unsigned int kMemoryTypeDevice = 2;     // CU_MEMORYTYPE_DEVICE
 
 struct CUuuid {
   unsigned char bytes[16];

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+
 #include "format/enums.h"
 #include "probe/hooks/cuda/entry_points/pools.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
+#include "probe/session/session.h"
 
 namespace vramscope::probe::cuda {
 namespace {
@@ -72,6 +75,8 @@ CUresult AllocManaged(CUdeviceptr* address, size_t size, unsigned int flags) {
 template <HookId kId, class Address>
 CUresult FreeLinear(Address address) {
   HookCall<kId> call;
+  if (call.watching() && g_flags.late.load(std::memory_order_relaxed))
+    RecordPriorAllocation(address);
   const ShrinkingCall shrinking;
   const CUresult result = call(address);
   if (call.watching() && result == kSuccess) {

@@ -123,6 +123,28 @@ uint64_t FindSize(CUdeviceptr address) {
   return ask != nullptr && ask(&base, &size, address) == kSuccess ? size : 0;
 }
 
+void RecordPriorAllocation(CUdeviceptr address) {
+  auto* const ask = DriverCall<CallId::cuPointerGetAttribute>();
+  const uint64_t size = FindSize(address);
+  if (ask == nullptr || size == 0)
+    return;
+  unsigned is_managed = 0;
+  CUmemoryPool pool = nullptr;
+  if ((ask(&is_managed, kPointerIsManaged, address) == kSuccess && is_managed != 0) ||
+      (ask(&pool, kPointerPool, address) == kSuccess && pool != nullptr)) {
+    return;
+  }
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  scope->Append(format::Prior{.time = Now(),
+                              .kind = static_cast<uint64_t>(format::PriorKind::kAllocation),
+                              .device = CurrentPlace().device,
+                              .address = address,
+                              .size = size,
+                              .name = 0});
+}
+
 CUdeviceptr FindBase(CUdeviceptr address) {
   CUdeviceptr base = 0;
   size_t size = 0;

@@ -118,6 +118,9 @@ void RecordShare(HookId api,
 
 // The bytes of the allocation that an address lies in, 0 if the driver does not say.
 uint64_t FindSize(CUdeviceptr address);
+// Before a free in a recording that began late: the allocation may be from before. Managed memory
+// and that of pools is no memory of the process's own.
+void RecordPriorAllocation(CUdeviceptr address);
 // Its begin, or the address itself.
 CUdeviceptr FindBase(CUdeviceptr address);
 
