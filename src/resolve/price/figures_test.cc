@@ -499,6 +499,26 @@ TEST_F(FiguresTest, AnEarlierSampleHasItAsOthersMemory) {
   EXPECT_EQ(device_.Rows()["before recording"], 680);
 }
 
+TEST_F(FiguresTest, WhatIsAllocatedBetweenTheFiguresIsNobodyElses) {
+  device_.Late();
+  device_.Figure(700);
+  device_.Moved(32);
+  device_.Sample(741);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 700), Pair("RM-internal", 9)));
+}
+
+TEST_F(FiguresTest, ACallUnderWayIsNobodyElsesMemory) {
+  device_.Late();
+  device_.Figure(700);
+  DeviceSample& during = device_.Sample(741);
+  Move& move = device_.Moved(32);
+  move.when.begin_ns = during.when.begin_ns - 1000;
+  device_.Sample(741);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 700), Pair("RM-internal", 9)));
+}
+
 TEST_F(FiguresTest, WhatAContextLeftInTheKernelModuleIsItsProcesses) {
   device_.Late();
   device_.Moved(20).from_before = true;

@@ -467,8 +467,12 @@ void Pricer::OnLateStart(const LateStart& start) {
     return;
   others_.Change(when, 0);
   const int64_t others = others_.bytes();
-  const int64_t left =
-      input_.samples[*start.sample].used_bytes - (checkpoints_.DeviceTotal() - others);
+  // What moved between the two figures.
+  const DeviceSample& sample = input_.samples[*start.sample];
+  const int64_t later = sample.when.time_ns < start.time_ns
+                            ? -KnownIn(sample.when.time_ns, start.time_ns)
+                            : KnownIn(start.time_ns, sample.when.time_ns);
+  const int64_t left = sample.used_bytes - later - (checkpoints_.DeviceTotal() - others);
   int64_t rest = std::max<int64_t>(0, left);
   // What came with its context is in the device's figure and not in its own.
   if (figure > kNearlyNothing && rest > 0 && rest <= kLargestRm && !others_.are_listed()) {

@@ -42,6 +42,7 @@ class SeriesMaker {
     FindLateStarts();
     FindPeriods();
     CollectSpans();
+    AvoidCallsUnderWay();
     CollectPaged();
     FindOffset();
     MakeIntervals();
@@ -64,6 +65,7 @@ class SeriesMaker {
   void FindLateStarts();
   void FindPeriods();
   void CollectSpans();
+  void AvoidCallsUnderWay();
   void CollectPaged();
   void FindOffset();
   void MakeIntervals();
@@ -308,6 +310,21 @@ void SeriesMaker::CollectSpans() {
     out_.calm.push_back(out_.counted[i] && IsOutside(calling_, sample));
     out_.calm_but_for_checkpoints.push_back(out_.counted[i] && IsOutside(own_calls, sample));
     out_.calm_but_for_ends.push_back(out_.counted[i] && IsOutside(calls, sample));
+  }
+}
+
+// What a call under way has taken is in a sample and not yet in the ledger.
+void SeriesMaker::AvoidCallsUnderWay() {
+  for (LateStart& start : out_.late_starts) {
+    for (size_t i = start.sample.value_or(input_.samples.size());
+         i < input_.samples.size() &&
+         input_.samples[i].when.time_ns - start.time_ns < kLateReadingNs;
+         ++i) {
+      if (IsOutside(moving_, input_.samples[i])) {
+        start.sample = i;
+        break;
+      }
+    }
   }
 }
 
