@@ -246,7 +246,9 @@ std::vector<Recorder> LiveRecorders(const std::string& live_directory) {
       continue;
     }
     const auto pid = static_cast<pid_t>(header.pid);
-    if (HoldsFilesOf(pid, live_directory))
+    // A container numbers its processes from 1: a reader may have the number of a process that
+    // died.
+    if (!IsThisProgram(pid) && HoldsFilesOf(pid, live_directory))
       recorders.push_back({.pid = header.pid, .command = util::ProcCommand(pid)});
   }
   std::sort(recorders.begin(), recorders.end(),

@@ -83,6 +83,34 @@ def check_readable(trace: Path, has_events: bool) -> None:
     assert losses <= {CUT_OFF}
 
 
+def test_a_finish_with_the_process_id_of_the_dead_program(tmp_path):
+    live, truth = tmp_path / "x.vram.d", tmp_path / "pairs"
+    launcher = subprocess.Popen(
+        [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", tmp_path / "x.vram", "--", HOSTS / "steady_threads", truth],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    while not truth.exists() or not any(truth.read_bytes()):
+        time.sleep(0.001)
+    program = child_of(launcher.pid)
+    for victim in (launcher.pid, program):
+        kill(victim)
+    launcher.wait(timeout=60)
+    await_end(program)
+
+    def take_its_number():  # as if the program had had the number of the `finish` to come
+        for file in live.glob("*.vrl"):
+            with file.open("r+b") as header:
+                header.seek(20)
+                if struct.unpack("<I", header.read(4))[0] == program:
+                    header.seek(20)
+                    header.write(struct.pack("<I", os.getpid()))
+
+    result = subprocess.run(
+        [VRAMSCOPE, "finish", "--no-report", live], preexec_fn=take_its_number, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0 and not live.exists(), result.stderr
+
+
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_kill_costs_no_thread_more_than_a_record(tmp_path, number):
     rng = random.Random(number)
