@@ -48,7 +48,7 @@ void RegisterTop(CLI::App& app, int* exit_code) {
   top->add_flag("--json", arguments->json, "Print one screen as JSON");
   top->footer("Example: vramscope top --once");
   top->callback([arguments, exit_code] { *exit_code = ExitOf(ShowOrPrint(*arguments)); });
-  // Of top/follower.h; its standard error is the file that it writes.
+  // The process of top/follower.h. Its stderr is the file that it writes.
   CLI::App* const follow = app.add_subcommand("follow", "")->group("");
   auto directory = std::make_shared<std::string>();
   follow->add_option("DIR", *directory)->required();

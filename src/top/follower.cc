@@ -60,7 +60,7 @@ class LiveRows : public tables::AllocationSink {
   std::vector<tables::AllocationRow> rows_;
 };
 
-// False if the one who asks has gone.
+// False if the requester has ended.
 bool AwaitQuestion() {
   const int64_t cpu_ns = CpuNsOf(RUSAGE_SELF) + CpuNsOf(RUSAGE_CHILDREN);
   char question = 0;

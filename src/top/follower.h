@@ -39,8 +39,8 @@ class Follower {
   int64_t cpu_ns_ = 0;  // of the child so far
 };
 
-// What that process does, again and again: it writes tables to the file `fd`, its processor time to
-// the standard output, and waits for a byte on the standard input.
+// That process repeats this: it writes tables to the file `fd`, writes its processor time to
+// stdout, and waits for a byte on stdin.
 util::Status FollowRecording(const std::string& live_directory, int fd);
 
 }  // namespace vramscope::cli
