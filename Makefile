@@ -7,6 +7,8 @@ SHELL := /bin/bash
 .PHONY: help demo test build soak compat gpu-test vgg19 wheel docs format lint clean
 
 BUILD := build
+# One cache of compilations for all checkouts.
+export CCACHE_BASEDIR ?= $(CURDIR)
 PROGRAM := bin/vramscope lib/libvramscope_probe.so lib/libvramscope_read.so
 
 help:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the page shows on the screen is what `report --at @NS` prints, and it follows the reader's hand as fast as the
-browser draws."""
+browser draws.
+
+VRAMSCOPE_VIEWS_AT says at how many instants; `make soak` looks at more than `make test`."""
 from __future__ import annotations
 
 import csv
@@ -21,7 +23,7 @@ from places import FAKE, ROOT, VRAMSCOPE
 
 RECORDINGS = sorted([*(ROOT / "tests" / "golden").glob("v2*/*.vram*"), *(ROOT / "examples" / "traces").glob("*.vram")])
 RECORDINGS = [path for path in RECORDINGS if path.suffix in (".vram", ".d")]
-INSTANTS = 100
+INSTANTS = 2 * int(os.environ.get("VRAMSCOPE_VIEWS_AT", "15"))
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
 
