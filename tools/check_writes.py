@@ -30,7 +30,10 @@ ALLOWED = {
     ("src/checkpoint/state_file.h", "/tmp"): "the folder of a directory of a random name",
     ("src/checkpoint/state_file.h", "/dev/shm"): "the folder of a directory of a random name",
     ("src/cli/cmd_doctor.cc", "temp_directory_path"): "the folder of a directory of a random name",
-    ("src/record/attach/remote_call.cc", "temp_directory_path"): "the folder of a directory of a random name",
+    ("src/record/attach/shared_folder.cc", "/tmp"): "the folder of a directory of a random name",
+    ("src/record/attach/shared_folder.cc", "/var/tmp"): "the folder of a directory of a random name",
+    ("src/record/attach/shared_folder.cc", "/dev/shm"): "the folder of a directory of a random name",
+    ("src/record/attach/shared_folder.cc", "temp_directory_path"): "the folder of a directory of a random name",
     ("src/record/environment.cc", "/tmp"): "the folder of a directory of a random name",
     ("src/record/recording_place.cc", "temp_directory_path"): "the folder of a directory of a random name",
 }

@@ -126,8 +126,9 @@ int FinishDirectory(const FinishOptions& options) {
 
 }  // namespace
 
-int FinishStopped(const std::string& live_directory, pid_t pid) {
-  return FinishDirectory({.directory = live_directory, .stopped_pid = static_cast<uint32_t>(pid)});
+int FinishStopped(const std::string& live_directory, pid_t pid, const std::string& output) {
+  return FinishDirectory(
+      {.directory = live_directory, .output = output, .stopped_pid = static_cast<uint32_t>(pid)});
 }
 
 void RegisterFinish(CLI::App& app, int* exit_code) {

@@ -42,6 +42,7 @@ struct ReportArguments {
   bool json = false;
   bool csv = false;
   bool is_temporary = false;  // the recording will be deleted
+  std::string holders;        // a file, of `dump --holders --json`
   std::string html;
   KeywordOptions keywords;
 };
@@ -298,7 +299,12 @@ util::Status ShowReport(const ReportArguments& arguments,
       VRAMSCOPE_ASSIGN_OR_RETURN(report.timelines,
                                  query::MakeTimelines(recording, *arguments.timeline));
     }
-    shown->objects.push_back(output::ReportJson(report, recording));
+    std::string holders;
+    if (!arguments.holders.empty()) {
+      constexpr size_t kMostBytes = size_t{64} << 20;
+      VRAMSCOPE_ASSIGN_OR_RETURN(holders, util::ReadFile(arguments.holders, kMostBytes));
+    }
+    shown->objects.push_back(output::ReportJson(report, recording, holders));
   } else if (arguments.csv) {
     shown->reports.push_back({file, std::move(report)});
   } else {
@@ -427,6 +433,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->option_text("N")
       ->needs(json);
   report->add_flag("--temporary", arguments->is_temporary)->group("");
+  report->add_option("--holders", arguments->holders)->group("");
   report->add_flag("--csv", arguments->csv, "Print the rows as CSV with exact bytes")
       ->excludes(json);
   report->add_option("--html", arguments->html, "Also write an HTML page that works offline")

@@ -3,10 +3,12 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "pipeline/console.h"
+#include "util/status.h"
 
 namespace CLI {
 class App;
@@ -48,8 +50,19 @@ void RegisterDump(CLI::App& app, int* exit_code);
 void RegisterDoctor(CLI::App& app, int* exit_code);
 
 // Completes the recording in the live directory of a process that continues, and reports. The exit
-// status.
-int FinishStopped(const std::string& live_directory, pid_t pid);
+// status. `output`: "" is the directory's own.
+int FinishStopped(const std::string& live_directory, pid_t pid, const std::string& output);
+
+struct AttachOptions;
+
+// What `attach` and `dump` share.
+struct AttachArguments {
+  pid_t pid = 0;
+  std::string timeout = "30s";
+};
+util::Result<int64_t> ParseTime(const std::string& option, const std::string& text);
+void AddAttachArguments(CLI::App& command, AttachArguments* arguments);
+util::Status ReadAttachArguments(const AttachArguments& arguments, AttachOptions* options);
 
 // Replaces this process by `python3 -m vramscope.fleet WORDS`; returns an exit status on failure.
 int RunPackage(std::vector<std::string> words);

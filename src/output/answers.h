@@ -29,7 +29,10 @@ inline constexpr char kReportSchema[] = "vramscope.report/1";
 void WriteReportJson(const query::Report& report,
                      const tables::Recording& recording,
                      util::JsonWriter& json);
-std::string ReportJson(const query::Report& report, const tables::Recording& recording);
+// `holders`: a JSON object that is added, of `dump --holders`.
+std::string ReportJson(const query::Report& report,
+                       const tables::Recording& recording,
+                       std::string_view holders = {});
 
 // Of objects as text: one as itself, several as an array in the order given.
 std::string JsonOfFiles(const std::vector<std::string>& objects);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <limits.h>
 #include <sys/file.h>
@@ -65,15 +66,50 @@ std::vector<fs::path> LiveFiles(const std::string& live_directory) {
   return files;
 }
 
+// The path of a directory as /proc/PID/maps shows it: that of a container begins at its root.
+std::string MappedPath(const std::string& directory) {
+  if (!directory.starts_with("/proc/"))
+    return directory;
+  const util::UniqueFd fd(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return util::ReadProcLink(getpid(), fmt::format("fd/{}", fd.get()));
+}
+
+// The path of a file that /proc/PID/maps shows, by way of the process's root directory.
+std::string PathThroughRoot(pid_t pid, const std::string& mapped) {
+  const std::string root = util::ReadProcLink(pid, "root");
+  const bool is_below = root.size() > 1 && mapped.starts_with(root + "/");
+  return fmt::format("/proc/{}/root{}", pid, is_below ? mapped.substr(root.size()) : mapped);
+}
+
 // Whether the process has a file of `live_directory` mapped or open.
 bool HoldsFilesOf(pid_t pid, const std::string& live_directory) {
-  const std::string prefix = live_directory + "/";
+  const std::string prefix = MappedPath(live_directory) + "/";
   for (const std::string& number : util::ListProc(pid, "fd")) {
     if (util::ReadProcLink(pid, "fd/" + number).starts_with(prefix))
       return true;
   }
   const std::optional<std::string> maps = util::ReadProc(pid, "maps");
   return maps && maps->find(prefix) != std::string::npos;
+}
+
+// Whether the process that wrote `pid` into a live file of the directory still has it. A container
+// numbers its processes from 1: a reader may have the number of a process that died, and a child
+// process in a container has another number here.
+bool StillHolds(pid_t pid, const std::string& live_directory) {
+  if (!IsThisProgram(pid) && HoldsFilesOf(pid, live_directory))
+    return true;
+  if (!live_directory.starts_with("/proc/"))
+    return false;
+  const std::string ending = fmt::format("\t{}", pid);
+  for (const pid_t each : util::AllProcesses()) {
+    const std::string status = util::ReadProc(each, "status").value_or("");
+    const size_t line = status.find("\nNSpid:");
+    const size_t end = line == std::string::npos ? line : status.find('\n', line + 1);
+    if (end != std::string::npos && status.substr(line, end - line).ends_with(ending) &&
+        !IsThisProgram(each) && HoldsFilesOf(each, live_directory))
+      return true;
+  }
+  return false;
 }
 
 bool IsPid(const std::string& text) {
@@ -131,8 +167,14 @@ util::Result<std::string> LiveDirectoryOfProcess(pid_t pid) {
     paths.push_back(util::ReadProcLink(pid, "fd/" + number));
   for (const std::string& path : paths) {
     const size_t slash = path.rfind('/');
-    if (path.ends_with(kLiveExtension) && slash != 0 && IsLiveDirectory(path.substr(0, slash)))
-      return path.substr(0, slash);
+    if (!path.ends_with(kLiveExtension) || slash == 0)
+      continue;
+    const std::string directory = path.substr(0, slash);
+    // The second is for a process in a container.
+    for (const std::string& each : {directory, PathThroughRoot(pid, directory)}) {
+      if (IsLiveDirectory(each))
+        return each;
+    }
   }
   const std::string variables = '\0' + util::ReadProc(pid, "environ").value_or("");
   const std::string wanted = std::string(1, '\0') + "VRAMSCOPE_DIR=";
@@ -246,9 +288,7 @@ std::vector<Recorder> LiveRecorders(const std::string& live_directory) {
       continue;
     }
     const auto pid = static_cast<pid_t>(header.pid);
-    // A container numbers its processes from 1: a reader may have the number of a process that
-    // died.
-    if (!IsThisProgram(pid) && HoldsFilesOf(pid, live_directory))
+    if (StillHolds(pid, live_directory))
       recorders.push_back({.pid = header.pid, .command = util::ProcCommand(pid)});
   }
   std::sort(recorders.begin(), recorders.end(),

@@ -68,6 +68,8 @@ std::string OptionsText(const RecordingOptions& options) {
   }
   if (options.ring_bytes != 0)
     add(true, fmt::format("ring={}", options.ring_bytes));
+  if (options.pid != 0)
+    add(true, fmt::format("pid={}", options.pid));
   return text;
 }
 

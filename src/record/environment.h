@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@ struct RecordingOptions {
   // Host memory that replaces refused device memory: at most this many bytes a process.
   std::optional<uint64_t> overflow_bytes;
   uint64_t ring_bytes = 0;  // 0: there is no ring
+  pid_t pid = 0;            // the process's number here; 0: the same as its own
 };
 inline constexpr uint64_t kNoOverflowBound = UINT64_MAX;
 

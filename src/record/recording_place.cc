@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "format/layout.h"
 #include "pipeline/console.h"
@@ -40,6 +41,20 @@ util::Status RecordingPlace::Choose(const std::string& output) {
   if (IsReadOnlyPlace(output_))
     VRAMSCOPE_RETURN_IF_ERROR(GoElsewhere());
   return CheckOrTakeRank();
+}
+
+void RecordingPlace::RecordIn(std::string folder, std::string shown) {
+  folder_ = std::move(folder);
+  shown_folder_ = std::move(shown);
+}
+
+std::string RecordingPlace::LivePath() const {
+  const std::string beside = LiveDirectoryOf(output_);
+  return folder_.empty() ? beside : folder_ + beside.substr(beside.rfind('/'));
+}
+
+std::string RecordingPlace::shown_directory() const {
+  return shown_folder_.empty() ? live_.path() : shown_folder_ + live_.path().substr(folder_.size());
 }
 
 util::Status RecordingPlace::CheckOrTakeRank() {
@@ -81,7 +96,7 @@ util::Status RecordingPlace::GoElsewhere() {
 // It is completed under a name that processes do not look at. The existing directory stays
 // untouched until then.
 util::Status RecordingPlace::MakeSession(const SessionRecord& session) {
-  const std::string live = LiveDirectoryOf(output_);
+  const std::string live = LivePath();
   util::Result<util::OwnedDirectory> made = util::OwnedDirectory::CreateBeside(live);
   if (!made) {
     return util::Status::Error(
@@ -109,10 +124,10 @@ util::Status RecordingPlace::MakeSession(const SessionRecord& session) {
 }
 
 util::Status RecordingPlace::PlaceSession() {
-  util::Status status = PlaceLiveDirectory(&live_, LiveDirectoryOf(output_), &older_);
+  util::Status status = PlaceLiveDirectory(&live_, LivePath(), &older_);
   // The first of a program's ranks gets the name.
   if (!status.ok() && !has_rank_ && CheckOrTakeRank().ok() && has_rank_)
-    status = PlaceLiveDirectory(&live_, LiveDirectoryOf(output_), &older_);
+    status = PlaceLiveDirectory(&live_, LivePath(), &older_);
   if (!status.ok())
     Abandon();
   return status;
@@ -151,7 +166,7 @@ void RecordingPlace::Abandon() {
   file_.reset();
   (void)RemoveLiveDirectory(live_);
   if (older_)
-    (void)older_->MoveTo(LiveDirectoryOf(output_));
+    (void)older_->MoveTo(LivePath());
   older_.reset();
 }
 
@@ -175,13 +190,13 @@ bool RecordingPlace::Finish(const ReportOptions& report, int interrupted_status)
   const std::string live = live_.path();
   if (!live_.IsAtItsPath()) {
     Fail(fmt::format("the recording is lost: {} was removed or renamed during the run",
-                     live_.path()));
+                     shown_directory()));
     return false;
   }
   if (const util::Status status = FinishFile(interrupted_status); !status.ok()) {
     Fail(status.message());
-    Note(fmt::format("the recording stays in {}: `vramscope finish {}` completes it", live_.path(),
-                     live_.path()));
+    Note(fmt::format("the recording stays in {0}: `vramscope finish {0}` completes it",
+                     shown_directory()));
     return false;
   }
   if (replaced_)

@@ -35,6 +35,8 @@ class RecordingPlace {
 
   // `output` is the value of -o, or "". An error if it can be no recording.
   util::Status Choose(const std::string& output);
+  // The live directory is made in `folder` and not beside the output. Messages call it `shown`.
+  void RecordIn(std::string folder, std::string shown);
   // Makes directory and files. Without a chosen name it is that of the session and of `pid`. From
   // here on the program may create files at the output.
   util::Status Open(const SessionRecord& session, pid_t pid);
@@ -43,6 +45,8 @@ class RecordingPlace {
 
   const std::string& output() const { return output_; }  // absolute; "" if none is chosen yet
   const std::string& live_directory() const { return live_.path(); }
+  // The same for messages.
+  std::string shown_directory() const;
   LiveFileWriter& file() { return *file_; }
   // Nothing comes any more. No other process finishes or replaces the recording from here on.
   void CloseFile();
@@ -54,6 +58,8 @@ class RecordingPlace {
   bool Finish(const ReportOptions& report, int interrupted_status);
 
  private:
+  // Where the live directory is to be.
+  std::string LivePath() const;
   // Takes a name below the temporary directory in place of output_.
   util::Status GoElsewhere();
   // Takes a name of this rank's where another process records into output_'s directory.
@@ -63,6 +69,8 @@ class RecordingPlace {
   util::Status FinishFile(int interrupted_status);
 
   std::string output_;
+  std::string folder_;  // of the live directory; "": the output's
+  std::string shown_folder_;
   bool has_rank_ = false;                       // output_ has this rank's number
   std::optional<util::FileIdentity> replaced_;  // the recording at output_ when this one began
   util::OwnedDirectory live_;

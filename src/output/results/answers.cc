@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -28,8 +29,19 @@ void WriteReportJson(const query::Report& report,
   WriteAnswer(kReportSchema, report, {&recording, &report}, json);
 }
 
-std::string ReportJson(const query::Report& report, const tables::Recording& recording) {
-  return AnswerJson(kReportSchema, report, {&recording, &report});
+std::string ReportJson(const query::Report& report,
+                       const tables::Recording& recording,
+                       std::string_view holders) {
+  return JsonText([&](util::JsonWriter& json) {
+    json.BeginObject();
+    json.Field("schema", kReportSchema);
+    ResultJson({&recording, &report}).WriteFields(report, json);
+    if (!holders.empty()) {
+      json.Key("holders");
+      json.Raw(holders);
+    }
+    json.EndObject();
+  });
 }
 
 std::string IterationsJson(const query::Iterations& iterations,

@@ -71,6 +71,8 @@ bool ReadConfig(const char* directory, const char* options, Config* config) {
       config->overflow_bytes = bound;
     if (const uint64_t bound = BoundOf(options, length, "ring"); bound != 0)
       config->ring_bytes = bound;
+    if (const uint64_t bound = BoundOf(options, length, "pid"); bound <= UINT32_MAX)
+      config->outer_pid = bound != 0 ? static_cast<uint32_t>(bound) : config->outer_pid;
     options = comma != nullptr ? comma + 1 : nullptr;
   }
   return true;

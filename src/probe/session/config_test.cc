@@ -46,6 +46,17 @@ TEST(Config, OverflowHasABoundOrNone) {
   EXPECT_EQ(config.ring_bytes, uint64_t{64} << 20);
 }
 
+TEST(Config, PidIsANumberOfAProcessOrNone) {
+  const auto pid = [](const char* options) {
+    Config config;
+    EXPECT_TRUE(ReadConfig("/tmp/x", options, &config));
+    return config.outer_pid;
+  };
+  EXPECT_EQ(pid("cpu,pid=4711,native"), 4711u);
+  for (const char* wrong : {"cpu", "pid", "pid=", "pid=x", "pids=7", "pid=99999999999"})
+    EXPECT_EQ(pid(wrong), 0u) << wrong;
+}
+
 TEST(Config, SessionIsWholeOrNone) {
   const auto session = [](const std::string& options) {
     Config config;

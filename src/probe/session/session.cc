@@ -257,8 +257,9 @@ int BeginFile(LiveFile& file) {
   header->minor = format::kMinorVersion;
   header->writer = static_cast<uint16_t>(format::WriterKind::kProbe);
   header->header_bytes = format::kPageBytes;
-  header->pid = static_cast<uint32_t>(g_pid);
-  header->parent_pid = static_cast<uint32_t>(getppid());
+  const bool has_outer = g_config.outer_pid != 0;  // then its parent's is unknown
+  header->pid = has_outer ? g_config.outer_pid : static_cast<uint32_t>(g_pid);
+  header->parent_pid = has_outer ? 0 : static_cast<uint32_t>(getppid());
   const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
   header->start_ticks = clocks.ticks;
   header->start_ns = clocks.ns;
@@ -313,6 +314,7 @@ void ForgetParent() {
     return;  // an event in an earlier fork handler has shown the fork
   g_pid = getpid();
   g_is_forked = true;
+  g_config.outer_pid = 0;  // the parent's
   // If a signal handler forked, the event that it interrupted will still be finished.
   if (t_thread.busy > kSuppressed && t_thread.stream != nullptr)
     t_thread.stream->LeaveToParent();

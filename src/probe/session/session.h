@@ -25,6 +25,8 @@
 //                        session=ID  the recording that the directory must be of (layout.h)
 //                        ring=BYTES  the recording is to stay below that size: threads take less
 //                                    space at once
+//                        pid=N       this process's number for the launcher, which is in another PID
+//                                    namespace
 //                        unpooled    noted in the trace: the frameworks' caches were switched off
 namespace vramscope::probe {
 
@@ -42,6 +44,7 @@ struct Config {
   bool await_report = false;
   uint64_t overflow_bytes = 0;  // UINT64_MAX: without a bound of its own
   uint64_t ring_bytes = 0;      // 0: there is no ring
+  uint32_t outer_pid = 0;       // 0: getpid()
 };
 
 // Reads both variables. False if no directory is set.

@@ -82,9 +82,13 @@ def call():
             importlib.import_module(name + "._attached").{function}({arguments})
         finally:
             sys.dont_write_bytecode = writes
-        answer("")
+        text = ""
     except BaseException as error:
-        answer(str(error) or type(error).__name__)
+        text = str(error) or type(error).__name__
+    try:
+        answer(text)
+    except OSError:
+        pass  # nobody waits for it any more
 
 def begin():
     import threading

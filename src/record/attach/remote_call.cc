@@ -4,9 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "record/attach/python_script.h"
 #include "record/attach/remote_code.h"
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -60,10 +59,10 @@ std::optional<std::string> ReadAnswer(const util::OwnedDirectory& folder) {
   return file ? util::ReadToEnd(file->get(), kMostAnswerBytes) : std::nullopt;
 }
 
-util::Status CheckCallable(pid_t pid, const RemoteProgram& program, const std::string& package) {
+util::Status CheckCallable(pid_t pid, const RemoteProgram& program, bool has_package) {
   std::string why;
   if (program.has_python)
-    why = package.empty() ? "runs Python, and the package is missing: pip install vramscope" : "";
+    why = has_package ? "" : "runs Python, and the package is missing: pip install vramscope";
   else if (!program.has_driver)
     why = "runs no Python and has not loaded the CUDA driver: there is nothing to record";
   else if (!program.HasLoader())
@@ -116,31 +115,31 @@ util::Result<CallEnd> Await(pid_t pid,
 
 }  // namespace
 
-util::Result<util::OwnedDirectory> MakePrivateFolder() {
-  std::error_code error;
-  const std::string place = std::filesystem::temp_directory_path(error).string();
-  return util::OwnedDirectory::CreateTemporary(place + "/vramscope-");
-}
-
-util::Result<bool> CheckCallable(pid_t pid, const std::string& package) {
+util::Result<bool> CheckCallable(pid_t pid, bool has_package) {
   VRAMSCOPE_ASSIGN_OR_RETURN(const RemoteProgram program, FindProgram(pid));
-  VRAMSCOPE_RETURN_IF_ERROR(CheckCallable(pid, program, package));
+  VRAMSCOPE_RETURN_IF_ERROR(CheckCallable(pid, program, has_package));
   return program.has_python;
 }
 
-util::Result<CallEnd> CallInProcess(pid_t pid, const RemoteCall& call, const CallLimits& limits) {
+util::Result<CallEnd> CallInProcess(pid_t pid,
+                                    const RemoteCall& call,
+                                    const RemoteFiles& files,
+                                    const CallLimits& limits) {
   VRAMSCOPE_ASSIGN_OR_RETURN(const RemoteProgram program, FindProgram(pid));
-  VRAMSCOPE_RETURN_IF_ERROR(CheckCallable(pid, program, call.package));
-  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory folder, MakePrivateFolder());
-  const auto path = [&](const char* name) { return folder.path() + "/" + name; };
-  const PythonCall python{call.package,  call.function, call.arguments,
+  VRAMSCOPE_RETURN_IF_ERROR(CheckCallable(pid, program, !files.package.empty()));
+  VRAMSCOPE_ASSIGN_OR_RETURN(util::OwnedDirectory folder, util::OwnedDirectory::CreateTemporary(
+                                                              files.folder->here() + "/call-"));
+  const std::string there =
+      files.folder->there() + folder.path().substr(files.folder->here().size());
+  const auto path = [&](const char* name) { return there + "/" + name; };
+  const PythonCall python{files.package, call.function, call.arguments,
                           path(kTicket), path(kAnswer), path(kLater)};
   RemoteTask task;
   if (program.has_python) {
     task = {.way = RemoteTask::Way::kThread, .text = TextFor(python)};
   } else {
     task = {.way = RemoteTask::Way::kLibrary,
-            .library = call.probe,
+            .library = files.probe,
             .function = call.native_function,
             .arguments = {call.native_arguments[0], call.native_arguments[1], path(kAnswer)}};
   }

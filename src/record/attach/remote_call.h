@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "util/owned_file.h"
+#include "record/attach/shared_folder.h"
 #include "util/status.h"
 
 // Calls a function in another process, and waits for its answer.
@@ -17,13 +17,18 @@ namespace vramscope::cli {
 
 // Of the Python package, where the process has Python. The probe's function is for the others.
 struct RemoteCall {
-  std::string package;                 // "/.../site-packages/vramscope"; "": not installed
   std::string function;                // of its module _attached: "begin"
   std::vector<std::string> arguments;  // passed as str
 
-  std::string probe;
   std::string native_function;  // "vramscope_begin_native"; its last argument answers
   std::array<std::string, 2> native_arguments;
+};
+
+// Paths as the process sees them.
+struct RemoteFiles {
+  std::string package;  // "/.../site-packages/vramscope"; "": not installed
+  std::string probe;
+  const SharedFolder* folder = nullptr;  // for what the call and its answer need
 };
 
 enum class CallEnd {
@@ -39,15 +44,15 @@ struct CallLimits {
   std::function<bool()> give_up;  // called a thousand times a second
 };
 
-// Whether the process has Python, and so the package is called, found at `package`. An error if it
-// cannot be made to call anything.
-util::Result<bool> CheckCallable(pid_t pid, const std::string& package);
+// Whether the process has Python, and so the package is called. An error if it cannot be made to
+// call anything.
+util::Result<bool> CheckCallable(pid_t pid, bool has_package);
 
 // An error if the process cannot be made to call it, or the text of the error that the function
 // reported.
-util::Result<CallEnd> CallInProcess(pid_t pid, const RemoteCall& call, const CallLimits& limits);
-
-// A new directory of this user alone, in the place for temporary files.
-util::Result<util::OwnedDirectory> MakePrivateFolder();
+util::Result<CallEnd> CallInProcess(pid_t pid,
+                                    const RemoteCall& call,
+                                    const RemoteFiles& files,
+                                    const CallLimits& limits);
 
 }  // namespace vramscope::cli

@@ -17,6 +17,7 @@
 #include "pipeline/survivors.h"
 #include "record/environment.h"
 #include "util/file.h"
+#include "util/size_text.h"
 
 namespace vramscope::cli {
 namespace {
@@ -54,6 +55,17 @@ std::string Named(pid_t pid) {
   return fmt::format("process {} ({})", pid, util::ProcCommand(pid));
 }
 
+// Whether the mapping, which cannot be written to, holds the beginning of the file.
+bool HasContent(pid_t pid, const Mapping& mapping, const std::string& path) {
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  const util::Result<std::string> file = util::ReadFile(path, kMostBytes);
+  if (!file || mapping.writable)
+    return false;
+  const size_t size = std::min<size_t>(file->size(), mapping.end - mapping.begin);
+  std::string there(size, '\0');
+  return ReadRemote(pid, mapping.begin, there.data(), size) && file->compare(0, size, there) == 0;
+}
+
 std::string WhyNotRunning(pid_t pid, const std::string& status) {
   const std::string state = StatusValue(status, "State");
   if (const uint64_t tracer = Number(StatusValue(status, "TracerPid")); tracer != 0) {
@@ -76,6 +88,36 @@ std::string StatusValue(std::string_view status, std::string_view key) {
       return std::string(line.substr(key.size() + 2));
   }
   return "";
+}
+
+std::optional<uint64_t> EffectiveId(std::string_view status, std::string_view key) {
+  const std::string line = StatusValue(status, key);
+  std::string_view numbers = line;
+  Take(&numbers, '\t');
+  return util::WholeNumber<uint64_t>(Take(&numbers, '\t'));
+}
+
+bool HasOwnPids(std::string_view status) {
+  return StatusValue(status, "NSpid").find('\t') != std::string::npos;
+}
+
+util::Result<std::string> LoadedProbe(pid_t pid, const std::string& probe) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  for (const Mapping& mapping : ParseMaps(util::ReadProc(pid, "maps").value_or(""))) {
+    if (mapping.offset != 0 || !HasProbe(mapping.file))
+      continue;
+    std::string file = mapping.file;
+    if (!HasContent(pid, mapping, probe)) {
+      return util::Status::Error(
+          fmt::format("{} has loaded {}: use the vramscope that belongs to it", Named(pid), file));
+    }
+    if (file.ends_with(kDeleted))
+      file.resize(file.size() - kDeleted.size());
+    // After chroot(2), it has a shorter name there.
+    const std::string root = util::ReadProcLink(pid, "root") + "/";
+    return file.starts_with(root) ? file.substr(root.size() - 1) : file;
+  }
+  return std::string();
 }
 
 bool ReadRemote(pid_t pid, uint64_t address, void* out, size_t size_bytes) {
@@ -211,13 +253,6 @@ std::string WhyNotAttachable(pid_t pid) {
     return WhyNotPermitted(pid);
   if (StatusValue(*status, "x86_Thread_features").find("shstk") != std::string::npos)
     return fmt::format("{} has a shadow stack: start it with `vramscope run`", Named(pid));
-  const std::string mounts = util::ReadProcLink(pid, "ns/mnt");
-  if (!mounts.empty() && mounts != util::ReadProcLink(getpid(), "ns/mnt")) {
-    return fmt::format(
-        "{} is in another container: run `vramscope attach` inside it, as in `docker exec NAME "
-        "vramscope attach PID`",
-        Named(pid));
-  }
   if (const std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid)); !why.empty())
     return fmt::format("{} {}: it cannot be recorded", Named(pid), why);
   return "";

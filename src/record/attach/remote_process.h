@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "util/status.h"
+
 // Another process as seen from outside: its memory, what is loaded into it, and whether it can be
 // attached to. Nothing here stops or changes it.
 namespace vramscope::cli {
@@ -71,6 +73,16 @@ class RemoteObject {
 
 // The text after "KEY:\t" in /proc/PID/status; "" without such a line.
 std::string StatusValue(std::string_view status, std::string_view key);
+
+// The effective number of a line with four, "Uid" or "Gid".
+std::optional<uint64_t> EffectiveId(std::string_view status, std::string_view key);
+
+// Whether the process has another number where it runs than here.
+bool HasOwnPids(std::string_view status);
+
+// The path by which the process has loaded this probe, "" if it has loaded none. An error if it is
+// another version's: that could not be distinguished from this one by the program's calls.
+util::Result<std::string> LoadedProbe(pid_t pid, const std::string& probe);
 
 // Why a process cannot be attached to, as far as /proc says it: one line that says what to do. ""
 // if nothing is known against it.
