@@ -28,7 +28,8 @@ constexpr char kLater[] = "later";
 // made. src/probe/inject/late.cc has the same names.
 constexpr char kTicket[] = "answer.call";
 constexpr char kEnding[] = "it is ending";  // the answer where no thread can be started any more
-constexpr char kDone[] = "done";            // the link's target without an error
+constexpr char kNoCode[] = "failed to map segment";  // of the loader
+constexpr char kDone[] = "done";                     // the link's target without an error
 constexpr size_t kMostAnswerBytes = 1 << 16;
 constexpr milliseconds kLook{1};
 constexpr milliseconds kLong{1000};
@@ -91,6 +92,12 @@ util::Result<CallEnd> Await(pid_t pid,
     const std::optional<std::string> answer = ReadAnswer(folder);
     if (answer && answer->empty())
       return CallEnd::kDone;
+    if (answer && answer->find(kNoCode) != std::string::npos) {
+      return util::Status::Error(fmt::format(
+          "process {} ({}) may not load code, by seccomp or a noexec mount: start it with "
+          "`vramscope run`",
+          pid, util::ProcCommand(pid)));
+    }
     if (answer && (answer != kEnding || is_late)) {
       return util::Status::Error(
           fmt::format("process {} ({}): {}", pid, util::ProcCommand(pid), *answer));

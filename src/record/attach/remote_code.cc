@@ -220,15 +220,25 @@ bool IsOfCLibrary(const RemoteObject& object, const std::string& file) {
   return object.Find("__libc_start_main") || is("libpthread") || is("libdl");
 }
 
+// Of an object that was not loaded whole, code can be mapped without the right to execute it.
+bool IsExecutable(const std::vector<Mapping>& mappings, const RemoteObject::Range& range) {
+  return std::any_of(mappings.begin(), mappings.end(), [&](const Mapping& mapping) {
+    return mapping.executable && range.begin >= mapping.begin && range.end <= mapping.end;
+  });
+}
+
 void LookInto(const RemoteObject& object, const std::string& file, RemoteProgram* program) {
   constexpr auto kPython = static_cast<size_t>(kFirstOfPython);
-  if (const RemoteObject::Range unused = object.UnusedCode(); unused.begin < unused.end)
+  if (const RemoteObject::Range unused = object.UnusedCode();
+      unused.begin < unused.end && IsExecutable(program->mappings, unused))
     program->unused.push_back(unused);
   std::array<RemoteObject::Symbol, kFunctions> found{};
   const auto find = [&](size_t first, size_t end) {
     bool has_all = true;
     for (size_t i = first; i < end; ++i) {
       found[i] = object.Find(kNames[i]).value_or(RemoteObject::Symbol{});
+      if (!IsExecutable(program->mappings, {found[i].address, found[i].address + 1}))
+        found[i] = {};
       has_all = has_all && found[i].address != 0;
     }
     return has_all;

@@ -253,28 +253,53 @@ std::string WhyNotAttachable(pid_t pid) {
     return WhyNotPermitted(pid);
   if (StatusValue(*status, "x86_Thread_features").find("shstk") != std::string::npos)
     return fmt::format("{} has a shadow stack: start it with `vramscope run`", Named(pid));
+  if (StatusValue(*status, "Seccomp") == "1")
+    return fmt::format("{} is in seccomp's strict mode, where every call would end it", Named(pid));
+  if (util::ReadProc(pid, "maps").value_or("").find("/ld-musl-") != std::string::npos) {
+    return fmt::format("{} uses musl, and the probe is for glibc: use an image with glibc",
+                       Named(pid));
+  }
   if (const std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid)); !why.empty())
     return fmt::format("{} {}: it cannot be recorded", Named(pid), why);
   return "";
 }
 
 std::string WhyNotPermitted(pid_t pid) {
-  const std::string who = Named(pid);
   const util::UniqueFd yama(open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
-  const std::string scope = util::ReadToEnd(yama.get(), 16).value_or("");
-  if (geteuid() != 0 && scope.starts_with("1")) {
-    return fmt::format(
-        "{}: the kernel lets a process trace only its children: run `sudo vramscope attach {}`, or "
-        "first `sudo sysctl kernel.yama.ptrace_scope=0`",
-        who, pid);
-  }
-  if (scope.starts_with("2") && geteuid() != 0)
-    return fmt::format("{}: only root may trace here: run `sudo vramscope attach {}`", who, pid);
-  if (scope.starts_with("3")) {
+  struct stat files {};
+  const std::optional<uint64_t> user =
+      EffectiveId(util::ReadProc(pid, "status").value_or(""), "Uid");
+  // The kernel gives the files of a process that is not dumpable to root.
+  const bool is_dumpable = !user || stat(fmt::format("/proc/{}/maps", pid).c_str(), &files) != 0 ||
+                           files.st_uid == *user;
+  return RefusalText({.who = Named(pid),
+                      .pid = pid,
+                      .yama = util::ReadToEnd(yama.get(), 16).value_or(""),
+                      .is_root = geteuid() == 0,
+                      .is_dumpable = is_dumpable});
+}
+
+std::string RefusalText(const Refusal& refusal) {
+  const std::string& who = refusal.who;
+  const pid_t pid = refusal.pid;
+  if (refusal.yama.starts_with("3")) {
     return fmt::format(
         "{}: the kernel forbids tracing until the next boot (kernel.yama.ptrace_scope is 3): start "
         "the program with `vramscope run`",
         who);
+  }
+  if (!refusal.is_root && refusal.yama.starts_with("2"))
+    return fmt::format("{}: only root may trace here: run `sudo vramscope attach {}`", who, pid);
+  if (!refusal.is_root && !refusal.is_dumpable) {
+    return fmt::format(
+        "{} is set-uid or not dumpable, so only root may trace it: run `sudo vramscope attach {}`",
+        who, pid);
+  }
+  if (!refusal.is_root && refusal.yama.starts_with("1")) {
+    return fmt::format(
+        "{}: the kernel lets a process trace only its children: run `sudo vramscope attach {}`, or "
+        "first `sudo sysctl kernel.yama.ptrace_scope=0`",
+        who, pid);
   }
   return fmt::format(
       "{}: tracing is not permitted: run as root; in a container start it with `--cap-add "

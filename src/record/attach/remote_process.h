@@ -91,4 +91,14 @@ std::string WhyNotAttachable(pid_t pid);
 // Why the kernel refused to let this process trace `pid`: one line that says what to do.
 std::string WhyNotPermitted(pid_t pid);
 
+// A seam for tests. `yama`: /proc/sys/kernel/yama/ptrace_scope.
+struct Refusal {
+  std::string who;
+  pid_t pid = 0;
+  std::string yama;
+  bool is_root = false;      // this process
+  bool is_dumpable = false;  // prctl(PR_SET_DUMPABLE) of the target
+};
+std::string RefusalText(const Refusal& refusal);
+
 }  // namespace vramscope::cli

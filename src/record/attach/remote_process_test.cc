@@ -48,6 +48,28 @@ std::optional<RemoteObject> OpenCLibrary() {
   return RemoteObject::Open(getpid(), reinterpret_cast<uint64_t>(info.dli_fbase));
 }
 
+TEST(Refusal, EachCauseOfTheKernel_SaysWhatToDo) {
+  const auto text = [](const char* yama, bool is_root, bool is_dumpable) {
+    return RefusalText({"process 7 (python)", 7, yama, is_root, is_dumpable});
+  };
+  EXPECT_NE(text("1\n", false, true).find("sysctl kernel.yama.ptrace_scope=0"), std::string::npos);
+  EXPECT_NE(text("2\n", false, true).find("only root may trace here: run `sudo"),
+            std::string::npos);
+  EXPECT_NE(text("3\n", true, true).find("start the program with `vramscope run`"),
+            std::string::npos);
+  EXPECT_NE(text("1\n", false, false).find("is set-uid or not dumpable"), std::string::npos);
+  for (const char* const open : {"", "0\n", "1\n", "2\n"})
+    EXPECT_NE(text(open, true, true).find("--cap-add SYS_PTRACE"), std::string::npos) << open;
+}
+
+TEST(Status, NumbersOfAProcess_AreReadFromItsStatus) {
+  const std::string status = "Name:\tx\nUid:\t1000\t0\t3\t4\nNSpid:\t4711\t7\n";
+  EXPECT_EQ(EffectiveId(status, "Uid"), 0u);
+  EXPECT_FALSE(EffectiveId(status, "Gid").has_value());
+  EXPECT_TRUE(HasOwnPids(status));
+  EXPECT_FALSE(HasOwnPids("NSpid:\t4711\n"));
+}
+
 TEST(RemoteObject, ExportedFunctions_AreWhereDlsymFindsThem) {
   const std::optional<RemoteObject> library = OpenCLibrary();
   ASSERT_TRUE(library.has_value());
