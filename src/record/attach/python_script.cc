@@ -107,10 +107,7 @@ def begin():
             raise  # of a signal handler
         answer("it is ending" if "shutdown" in str(error) else str(error))
 
-if sys.version_info < (3, 9):
-    if is_ready() and is_taken():
-        answer("its Python is older than 3.9")
-elif not is_ready():
+if not is_ready():
     posix.symlink("again", {later})
 elif is_taken():
     begin()

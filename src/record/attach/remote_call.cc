@@ -62,7 +62,9 @@ std::optional<std::string> ReadAnswer(const util::OwnedDirectory& folder) {
 
 util::Status CheckCallable(pid_t pid, const RemoteProgram& program, bool has_package) {
   std::string why;
-  if (program.has_python)
+  if (program.has_old_python)
+    why = "runs Python older than 3.9, which the package does not support";
+  else if (program.has_python)
     why = has_package ? "" : "runs Python, and the package is missing: pip install vramscope";
   else if (!program.has_driver)
     why = "runs no Python and has not loaded the CUDA driver: there is nothing to record";

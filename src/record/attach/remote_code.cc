@@ -180,6 +180,7 @@ namespace vramscope::cli {
 namespace {
 
 constexpr size_t kFunctions = static_cast<size_t>(RemoteFunction::kCount);
+constexpr char kNewInPython39[] = "PyFrame_GetCode";
 constexpr const char* kNames[] = {
 #define VRAMSCOPE_ENTRY(name, symbol) symbol,
     VRAMSCOPE_REMOTE_FUNCTIONS(VRAMSCOPE_ENTRY)
@@ -258,6 +259,7 @@ void LookInto(const RemoteObject& object, const std::string& file, RemoteProgram
   // A process can have two Pythons loaded: all functions come from one.
   if (!program->has_python && object.Find(kNames[kPython]) && find(kPython, kFunctions)) {
     program->has_python = true;
+    program->has_old_python = !object.Find(kNewInPython39);
     std::copy(found.begin() + kPython, found.end(), program->functions.begin() + kPython);
   }
 }

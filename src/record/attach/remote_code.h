@@ -39,6 +39,7 @@ inline constexpr auto kFirstOfPython = RemoteFunction::kIsInitialized;
 struct RemoteProgram {
   std::array<RemoteObject::Symbol, static_cast<size_t>(RemoteFunction::kCount)> functions{};
   bool has_python = false;
+  bool has_old_python = false;              // older than 3.9: it would not find its builtins
   bool has_driver = false;                  // of CUDA
   std::vector<Mapping> mappings;            // of the whole process
   std::vector<RemoteObject::Range> unused;  // executable bytes that nothing uses

@@ -256,6 +256,37 @@ def test_processes_that_cannot_be_attached_to_are_refused(tmp_path):
         assert process.communicate("", timeout=60)[0] == result_of(COUNT, "10")
 
 
+def interpreters() -> list[str]:
+    """One of each version of CPython at hand."""
+    found = {}
+    for python in [sys.executable, *map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))]:
+        asked = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True, timeout=60)
+        if asked.returncode == 0:
+            found[int(asked.stdout)] = python
+    return [found[minor] for minor in sorted(found)]
+
+
+@pytest.mark.parametrize("python", interpreters())
+@pytest.mark.parametrize("main", ["busy", "waiting"])
+def test_every_python(tmp_path, python, main):
+    """It is recorded, or its version is refused at once, and it does what it would have done."""
+    rest = ("import threading\n" if main == "waiting" else "") + COUNT
+    number = "200" if main == "waiting" else "400000"
+    minor = int(subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True).stdout)
+    with running(rest, number, python=python) as process:
+        for words in (("attach", process.pid, "--for", "20ms", "-o", tmp_path / "x.vram"), ("dump", process.pid, "--holders")):
+            began = time.monotonic()
+            done = vramscope(*words)
+            if minor >= 9:
+                assert done.returncode == 0, done.stderr
+            else:
+                assert done.returncode == 2 and "runs Python older than 3.9" in done.stderr
+                assert time.monotonic() - began < 10
+        output, errors = process.communicate("", timeout=60)
+    with running(rest, number, python=python) as process:
+        assert (output, errors) == (process.communicate("", timeout=60)[0], "")
+
+
 IDLE = {
     "sleep": "time.sleep(4)",
     "input": "print(input())",
