@@ -277,12 +277,12 @@ def dataset_tables():
 def main():
     docs, code = ("<!-- generated: {} -->", "<!-- end -->"), ("// generated: {}", "// end")
     python = ("# generated: {}", "# end")
-    answers = ("Report", "Iterations", "Leaks", "RankReport", "Refusals")
+    answers = ("Report", "Iterations", "EnginePhases", "Leaks", "RankReport", "Refusals")
     pages = [
         (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in answers}, *docs),
         (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),
         (ROOT / "viewer/src/model/types.js", {"Report": types("Report")}, *code),
-        (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations")}, *python),
+        (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations", "EnginePhases")}, *python),
         (
             ROOT / "python/vramscope/fleet/schema.py",
             {"Summary": dataset_columns("Summary"), "SummaryText": dataset_texts("Summary")},

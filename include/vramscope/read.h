@@ -158,6 +158,9 @@ const vramscope_answer* vramscope_read_report(const vramscope_recording* recordi
 /* `iterations`, and `parameters` of the last whole one. An error where there are no iterations. */
 const vramscope_answer* vramscope_read_iterations(const vramscope_recording* recording);
 
+/* `phases` and `budgets` of inference engines. An error where no phase is known. */
+const vramscope_answer* vramscope_read_phases(const vramscope_recording* recording);
+
 /* `timeline`: the highest instant of each of so many stretches of time (1 to 1,000,000), by device
  * and band; and `nvml`, NVML's figures beside them. */
 const vramscope_answer* vramscope_read_timeline(const vramscope_recording* recording,

@@ -140,6 +140,7 @@ class _Library:
         self.table = bind("vramscope_read_table", answer, pointer, ctypes.c_char_p)
         self.report = bind("vramscope_read_report", answer, pointer, ctypes.POINTER(_Query))
         self.iterations = bind("vramscope_read_iterations", answer, pointer)
+        self.phases = bind("vramscope_read_phases", answer, pointer)
         self.timeline = bind("vramscope_read_timeline", answer, pointer, ctypes.c_size_t)
         self.allocations = bind("vramscope_read_allocations", pointer, pointer, ctypes.POINTER(_Window))
         self.next = bind("vramscope_read_next", answer, pointer)
@@ -362,6 +363,20 @@ class Iterations(NamedTuple):
 # end
 
 
+# generated: EnginePhases
+class EnginePhases(NamedTuple):
+    """What each phase of an inference engine took and left. Tables have the columns of docs/READER.md."""
+
+    #: by process and device, in the order in which they first began
+    phases: Table
+    #: the share of a device that a command line gives an engine
+    budgets: Table
+
+    def __repr__(self) -> str:
+        return _overview(self)
+# end
+
+
 class Timeline(NamedTuple):
     """The memory of each device over time, and NVML's readings."""
 
@@ -515,6 +530,14 @@ class Trace:
         """
         found = _tables(_library().iterations(self._opened()))
         return Iterations(found["iterations"], found["parameters"])
+
+    def phases(self) -> EnginePhases:
+        """The answer of ``vramscope report --phases``, in bytes and nanoseconds.
+
+        Raises `ReadError` if no phase of an inference engine is known.
+        """
+        found = _tables(_library().phases(self._opened()))
+        return EnginePhases(found["phases"], found["budgets"])
 
     def timeline(self, buckets: int = 600) -> Timeline:
         """The memory over time, in bytes.

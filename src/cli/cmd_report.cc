@@ -39,6 +39,7 @@ struct ReportArguments {
   std::optional<uint64_t> timeline;  // buckets
   std::string oom;  // which refusal, "0": the last one that was for good; empty: not asked for
   bool ranks = false;
+  bool phases = false;
   bool json = false;
   bool csv = false;
   bool is_temporary = false;  // the recording will be deleted
@@ -235,6 +236,25 @@ util::Status ShowRanks(const ReportArguments& arguments) {
                                  : output::FormatRanks(ranks, output::DetectStyle(STDOUT_FILENO)));
 }
 
+util::Status ShowPhases(const ReportArguments& arguments) {
+  if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
+      !arguments.oom.empty() || !arguments.html.empty())
+    return util::Status::Error("--phases can only be used with --json");
+  std::vector<std::string> objects;
+  for (const std::string& file : arguments.files) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
+    const util::Result<query::EnginePhases> phases = query::MakePhases(*recording);
+    if (!phases)
+      return util::Status::Error(file + ": " + phases.status().message());
+    if (arguments.json)
+      objects.push_back(output::PhasesJson(*phases, *recording));
+    else
+      VRAMSCOPE_RETURN_IF_ERROR(
+          PrintOut(output::FormatPhases(*phases, *recording, output::DetectStyle(STDOUT_FILENO))));
+  }
+  return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
+}
+
 // Its launcher was killed, and so were its programs.
 bool WasCutOff(const tables::Recording& recording, const std::string& file) {
   if (recording.tables().session.finished)
@@ -320,6 +340,8 @@ util::Status ShowReports(const ReportArguments& arguments) {
   if (const util::Status buckets = query::CheckBuckets(arguments.timeline.value_or(1));
       !buckets.ok())
     return util::Status::Error("--timeline: " + buckets.message());
+  if (arguments.phases)
+    return ShowPhases(arguments);
   const bool has_folder = std::any_of(arguments.files.begin(), arguments.files.end(), IsFolder);
   if (arguments.ranks || (has_folder && arguments.keywords.dictionaries.empty()))
     return ShowRanks(arguments);
@@ -416,6 +438,8 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->allow_extra_args(false);
   report->add_flag("--ranks", arguments->ranks,
                    "Show several FILEs as one report: the ranks of one program");
+  report->add_flag("--phases", arguments->phases,
+                   "Show what each phase of an inference engine took and left");
   report
       ->add_flag("--oom{0}", arguments->oom,
                  "Explain why an allocation failed: the last failure, or number N")

@@ -36,8 +36,27 @@ enum class Phase : uint8_t {
   kLoad = 2,
   kForward = 3,
   kBackward = 4,
-  kOptimizer = 5
+  kOptimizer = 5,
+  // An inference engine's (resolve/attribute/engines.def).
+  kInit = 6,
+  kLoadModel = 7,
+  kProfile = 8,
+  kKvCache = 9,
+  kCapture = 10,
+  kServe = 11,
+  kSleep = 12,
 };
+inline constexpr Phase kAllPhases[] = {
+    Phase::kOther,   Phase::kLoad,      Phase::kForward, Phase::kBackward,
+    Phase::kInit,    Phase::kLoadModel, Phase::kProfile, Phase::kOptimizer,
+    Phase::kKvCache, Phase::kCapture,   Phase::kServe,   Phase::kSleep,
+};
+inline constexpr size_t kPhaseCount = sizeof(kAllPhases) / sizeof(kAllPhases[0]) + 1;
+
+// An engine runs its model without a training's forward.
+constexpr bool RunsModel(Phase phase) {
+  return phase == Phase::kForward || phase == Phase::kServe;
+}
 
 // The note that says how a recording was made, and what it says where NVML's figures are all there
 // is; programs that recorded themselves have none.
@@ -99,7 +118,20 @@ constexpr Category PartCategory(Part part) {
 constexpr const char* PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kLoad:
+    case Phase::kLoadModel:
       return "load";
+    case Phase::kInit:
+      return "init";
+    case Phase::kProfile:
+      return "profile";
+    case Phase::kKvCache:
+      return "kv cache";
+    case Phase::kCapture:
+      return "capture";
+    case Phase::kServe:
+      return "serve";
+    case Phase::kSleep:
+      return "sleep";
     case Phase::kForward:
       return "forward";
     case Phase::kBackward:

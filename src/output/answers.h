@@ -83,6 +83,14 @@ std::string FormatIterations(const query::Iterations& iterations,
                              const tables::Recording& recording,
                              const IterationsTextOptions& options);
 
+// The phases of inference engines.
+
+inline constexpr char kPhasesSchema[] = "vramscope.phases/1";
+std::string PhasesJson(const query::EnginePhases& phases, const tables::Recording& recording);
+std::string FormatPhases(const query::EnginePhases& phases,
+                         const tables::Recording& recording,
+                         const Style& style);
+
 // Leaks.
 
 inline constexpr char kLeaksSchema[] = "vramscope.leaks/1";

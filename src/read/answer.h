@@ -175,6 +175,7 @@ AnswerResult TableAnswer(const tables::Recording& recording, const std::string& 
 std::unique_ptr<Answer> AllocationsAnswer(const tables::AllocationFrame& frame);
 AnswerResult ReportAnswer(const tables::Recording& recording, const query::ReportQuery& query);
 AnswerResult IterationsAnswer(const tables::Recording& recording);
+AnswerResult PhasesAnswer(const tables::Recording& recording);
 AnswerResult TimelineAnswer(const tables::Recording& recording, size_t buckets);
 
 // Rows of `allocations` that live at some instant of a window, a frame of the file at a time.

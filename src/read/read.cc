@@ -214,6 +214,15 @@ const vramscope_answer* vramscope_read_iterations(const vramscope_recording* rec
   });
 }
 
+const vramscope_answer* vramscope_read_phases(const vramscope_recording* recording) {
+  return Guarded([&]() -> const vramscope_answer* {
+    AnswerResult answer = PhasesAnswer(*recording->tables);
+    if (!answer)
+      return Refuse(recording->path + ": " + answer.status().message());
+    return Give(std::move(answer));
+  });
+}
+
 const vramscope_answer* vramscope_read_timeline(const vramscope_recording* recording,
                                                 size_t buckets) {
   return Guarded([&] { return Give(TimelineAnswer(*recording->tables, buckets)); });

@@ -136,6 +136,15 @@ AnswerResult IterationsAnswer(const tables::Recording& recording) {
   return answer;
 }
 
+AnswerResult PhasesAnswer(const tables::Recording& recording) {
+  const util::Result<query::EnginePhases> found = query::MakePhases(recording);
+  if (!found)
+    return found.status();
+  auto answer = std::make_unique<Answer>();
+  Results(recording, {}, answer.get()).Add(*found);
+  return answer;
+}
+
 AnswerResult TimelineAnswer(const tables::Recording& recording, size_t buckets) {
   const util::Result<std::vector<query::Timeline>> timelines =
       query::MakeTimelines(recording, buckets);

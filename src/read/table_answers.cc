@@ -109,11 +109,8 @@ void AddWords(Answer* answer) {
     add("category", category, format::CategoryName(category));
   for (const format::Part part : format::kAllParts)
     add("part", part, format::PartName(part));
-  for (const format::Phase phase :
-       {format::Phase::kOther, format::Phase::kLoad, format::Phase::kForward,
-        format::Phase::kBackward, format::Phase::kOptimizer}) {
+  for (const format::Phase phase : format::kAllPhases)
     add("phase", phase, format::PhaseName(phase));
-  }
 }
 
 template <class Values>

@@ -215,6 +215,9 @@ uint32_t Naming::Tag(const Named& named) {
     const MemoryName& pool = names.name(names.set(named.key.pool_names).tag);
     return Intern(std::string(trace_.string(pool.name)));
   }
+  // An engine copies what it wants to keep.
+  if (named.key.part == Part::kPinned && named.key.phase == format::Phase::kSleep)
+    return Intern("backup of sleeping memory");
   std::string asked;
   if (CategoryOfOwner(named.key.owner) == Category::kCommunication)
     asked = AskedOfNccl(named.key.native);

@@ -73,6 +73,7 @@ class TablesOf {
   void AddSamples();
   void AddChanges();
   void AddProgram();
+  void AddPhases();
   void AddTrust();
   void AddLoss(const trace::Loss& loss);
   // By the pricer's process number; kNoIndex: the process never used the device.
@@ -466,6 +467,25 @@ void TablesOf::AddProgram() {
   for (const MarkRecord& mark : ledger_.marks())
     out_.marks.push_back({mark.time_ns, mark.name, Same(mark.process)});
   out_.out_of_memory = ledger_.out_of_memory();
+  AddPhases();
+}
+
+// By process, each phase until the next one of its process.
+void TablesOf::AddPhases() {
+  std::map<uint32_t, std::vector<tables::PhaseRow>> processes;
+  for (const Phases::EnginePhase& phase : base_.phases.engine_phases()) {
+    std::vector<tables::PhaseRow>& rows = processes[phase.process.value];
+    if (!rows.empty())
+      rows.back().end_ns = phase.begin_ns;
+    rows.push_back({Same(phase.process), names_.AddText(phase.name), phase.begin_ns,
+                    std::max(phase.begin_ns, ledger_.last_ns())});
+  }
+  for (const auto& [process, rows] : processes) {
+    for (const tables::PhaseRow& row : rows) {
+      if (row.name.value != 0)
+        out_.phases.push_back(row);
+    }
+  }
 }
 
 void TablesOf::AddLoss(const trace::Loss& loss) {

@@ -54,6 +54,7 @@ struct Tables {
   std::vector<IterationRow> iterations;  // by process and number
   std::vector<PeakRow> peaks;            // one a device, in their order
   std::vector<OutOfMemoryRow> out_of_memory;
+  std::vector<PhaseRow> phases;  // by process and time
   std::vector<LossRow> losses;
   std::vector<ViolationRow> violations;
   std::vector<NoteRow> notes;
@@ -81,6 +82,7 @@ struct Tables {
     visit(self.iterations);
     visit(self.peaks);
     visit(self.out_of_memory);
+    visit(self.phases);
     visit(self.losses);
     visit(self.violations);
     visit(self.notes);

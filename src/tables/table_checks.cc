@@ -178,7 +178,7 @@ void BoundWords(Tables* tables) {
   for (SiteRow& site : tables->sites) {
     bound(&site.part, format::kPartCount, format::Part::kAllocated);
     bound(&site.category, format::kCategoryCount, format::Category::kUnknown);
-    bound(&site.phase, static_cast<size_t>(format::Phase::kOptimizer) + 1, format::Phase::kNone);
+    bound(&site.phase, format::kPhaseCount, format::Phase::kNone);
     bound(&site.estimated, static_cast<size_t>(Estimated::kCorrected) + 1,
           Estimated::kByFreeMemory);
   }

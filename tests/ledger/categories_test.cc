@@ -327,5 +327,95 @@ TEST_F(CategoriesTest, AGradientIsWhatAParameterHasOrOneOfItsKind) {
                                    Pair("retained", 4), Pair("temporary", 32)));
 }
 
+const std::string kVllm = "/v/lib/python3.12/site-packages/vllm/v1/worker/";
+
+class EnginesTest : public TrainingTest {
+ protected:
+  void In(const std::vector<std::pair<std::string, std::string>>& functions) {
+    Frames frames = MainFrames(10);
+    for (const auto& [file, function] : functions)
+      frames.emplace_back(file, 1, function, 0);
+    trace_.StackIs(trace_.PythonIn(frames));
+  }
+};
+
+TEST_F(EnginesTest, TheOutermostFunctionIsThePhaseAndTheInnermostTheCategory) {
+  In({{kVllm + "gpu_worker.py", "Worker.determine_available_memory"},
+      {kVllm + "gpu/model_runner.py", "GPUModelRunner.initialize_kv_cache"},
+      {kVllm + "utils.py", "allocate_kv_cache"}});
+  trace_.Alloc(0x1000, 1);
+  In({{kVllm + "gpu_worker.py", "Worker.initialize_from_config"},
+      {kVllm + "gpu/model_runner.py", "GPUModelRunner.initialize_kv_cache"}});
+  trace_.Alloc(0x2000, 2);  // a buffer beside the cache
+  // Files of other packages may have the same names.
+  In({{"/home/me/my_vllm/v1/worker/gpu_worker.py", "Worker.load_model"}});
+  trace_.OnThread(worker_);
+  trace_.Alloc(0x3000, 4);
+  trace_.Mark("all");
+  EXPECT_THAT(By("phase", "mark:all"),
+              UnorderedElementsAre(Pair("profile", 1), Pair("kv cache", 6)));
+  EXPECT_THAT(By("category", "mark:all"),
+              UnorderedElementsAre(Pair("kv cache", 1), Pair("retained", 6)));
+}
+
+TEST_F(EnginesTest, MarksReplaceFunctions) {
+  In({{kVllm + "gpu_worker.py", "Worker.load_model"}});
+  trace_.Alloc(0x1000, 1);
+  trace_.Mark("phase:serve");
+  trace_.Alloc(0x2000, 2);
+  trace_.Mark("phase:rollout");  // of no list
+  trace_.Alloc(0x3000, 4);
+  trace_.Mark("all");
+  EXPECT_THAT(By("phase", "mark:all"),
+              UnorderedElementsAre(Pair("load", 1), Pair("serve", 2), Pair("other", 4)));
+}
+
+TEST_F(EnginesTest, ATrainerBesideAnEngineKeepsItsPhases) {
+  AddNet();
+  In({{kVllm + "gpu_worker.py", "Worker.execute_model"}});
+  trace_.Alloc(0x1000, 1);
+  InLayer(kFirst, 20);
+  trace_.NextNode(1);
+  trace_.Alloc(0x2000, 2);
+  trace_.NextNode(2);
+  trace_.Alloc(0x3000, 4);
+  InBackward();
+  trace_.Alloc(0x4000, 8);
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x5000, 16);
+  trace_.Mark("all");
+  // Nothing shows yet that the first tensor is a training's.
+  EXPECT_THAT(By("phase", "mark:all"),
+              UnorderedElementsAre(Pair("serve", 3), Pair("forward", 20), Pair("backward", 8)));
+}
+
+TEST_F(EnginesTest, ACacheWithinATrainingsForwardIsAnActivation) {
+  AddNet();
+  const auto update = [&] {
+    Frames frames = MainFrames(50);
+    Call(frames, kNet, kTrain, 20);
+    frames.emplace_back("/v/site-packages/transformers/cache_utils.py", 9, "DynamicLayer.update",
+                        0);
+    trace_.StackIs(trace_.PythonIn(frames));
+  };
+  update();
+  trace_.Alloc(0x1000, 1);
+  trace_.Alloc(0x2000, 2);
+  trace_.Mark("forward");
+  trace_.Free(0x2000);
+  InBackward();
+  trace_.Alloc(0x3000, 4);
+  EXPECT_THAT(By("category", "mark:forward"),
+              UnorderedElementsAre(Pair("activation", 1), Pair("kv cache", 2)));
+}
+
+TEST_F(EnginesTest, ATagAsEnginesWriteIt) {
+  InMain(10);
+  trace_.Alloc(0x1000, 1);
+  trace_.Name(NameKind::kTag, 0x1000, "kv_cache");
+  trace_.Mark("all");
+  EXPECT_THAT(By("category", "mark:all"), UnorderedElementsAre(Pair("kv cache", 1)));
+}
+
 }  // namespace
 }  // namespace vramscope::query

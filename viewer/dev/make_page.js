@@ -14,7 +14,7 @@ export function randomNumbers(seed) {
 
 // By the numbers of src/format/categories.def.
 const CATEGORIES = ["parameter", "gradient", "optimizer state", "buffer", "activation", "temporary", "input",
-  "workspace", "communication", "rounding", "cached", "fragmentation", "driver", "unknown", "graph pool"];
+  "workspace", "communication", "rounding", "cached", "fragmentation", "driver", "unknown", "graph pool", "retained", "kv cache"];
 // Of `paths` below.
 const PATH_CATEGORIES = ["parameter", "activation", "driver", "cached", "fragmentation", "rounding", "unknown", "driver"];
 const PATHS = [["PyTorch", "allocated"], ["PyTorch", "other"], ["driver-owned", "context"], ["PyTorch", "cached"],

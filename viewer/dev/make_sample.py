@@ -25,7 +25,8 @@ TORCH = "/usr/lib/python3/site-packages/torch"
 
 # By the numbers of src/format/categories.def.
 CATEGORIES = ["parameter", "gradient", "optimizer state", "buffer", "activation", "temporary", "input", "workspace",
-              "communication", "rounding", "cached", "fragmentation", "driver", "unknown", "graph pool"]
+              "communication", "rounding", "cached", "fragmentation", "driver", "unknown", "graph pool",
+              "retained", "kv cache"]
 TYPES = {"wte": "Embedding", "wpe": "Embedding", "c_attn": "Linear", "c_proj": "Linear", "c_fc": "Linear",
          "lm_head": "Linear", "ln_1": "LayerNorm", "ln_2": "LayerNorm", "attn": "CausalSelfAttention"}
 

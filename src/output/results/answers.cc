@@ -49,6 +49,10 @@ std::string IterationsJson(const query::Iterations& iterations,
   return AnswerJson(kIterationsSchema, iterations, {&recording});
 }
 
+std::string PhasesJson(const query::EnginePhases& phases, const tables::Recording& recording) {
+  return AnswerJson(kPhasesSchema, phases, {&recording});
+}
+
 std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording) {
   return AnswerJson(kLeaksSchema, leaks, {&recording});
 }

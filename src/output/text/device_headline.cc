@@ -234,6 +234,41 @@ void DeviceHeadline::AddUnbacked(const query::DeviceReport& device) {
                            util::FormatBytes(entry.bytes));
   }
   out_.AddCut("    " + largest);
+  AddRemaining(device);
+}
+
+// What a sleeping engine keeps of the device, and what would return it.
+void DeviceHeadline::AddRemaining(const query::DeviceReport& device) {
+  const auto way_back = [](std::string_view category) -> std::string_view {
+    if (category == format::CategoryName(format::Category::kDriver))
+      return "contexts, code, graphs: until the process ends";
+    if (category == format::CategoryName(format::Category::kWorkspace))
+      return "torch._C._cuda_clearCublasWorkspaces()";
+    if (category == format::CategoryName(format::Category::kCommunication))
+      return "torch.distributed.destroy_process_group()";
+    if (category == format::CategoryName(format::Category::kCached))
+      return "torch.cuda.empty_cache()";
+    if (category == format::CategoryName(format::Category::kGraphPool))
+      return "delete the CUDA graphs";
+    if (category == format::CategoryName(format::Category::kFragmentation) ||
+        category == format::CategoryName(format::Category::kRounding))
+      return "free the blocks beside it";
+    return "outside of the regions that sleep: free the tensors";
+  };
+  out_.Add("  Remains: " + util::FormatBytes(device.ledger_bytes));
+  size_t named = 0;
+  uint64_t rest = device.ledger_bytes;
+  for (const query::CategoryEntry& entry : report_.categories) {
+    if (entry.device != device.device || entry.bytes == 0)
+      continue;
+    if (named++ == kMostAsleep)
+      break;
+    rest -= std::min(rest, entry.bytes);
+    out_.AddCut(fmt::format("    {} {}: {}", out_.Clean(entry.category),
+                            util::FormatBytes(entry.bytes), way_back(entry.category)));
+  }
+  if (rest != 0)
+    out_.Add("    others " + util::FormatBytes(rest));
 }
 
 void DeviceHeadline::AddAbsence() {

@@ -37,6 +37,7 @@ class DeviceHeadline {
     return query_.SelectsWholeDevices() && device.reserved_bytes > 0 && device.allocated_peak;
   }
   void AddUnbacked(const query::DeviceReport& device);
+  void AddRemaining(const query::DeviceReport& device);
   // Where no device has anything.
   void AddAbsence();
 

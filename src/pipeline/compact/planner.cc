@@ -248,7 +248,7 @@ void CompactionPlanner::SetOrigin(const Place& place,
                                   format::OriginEnd end) {
   const auto& [file, stream] = streams_[place.source];
   plans_[file].streams[stream].origins[place.record] = {
-      .phase = static_cast<uint8_t>(origin.phase),
+      .phase = static_cast<uint8_t>(origin.shown_phase()),
       .end = static_cast<uint8_t>(end),
       .forward = origin.forward,
       .scope = origin.scope == scope ? tables::StringId{} : origin.scope};

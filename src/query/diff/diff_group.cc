@@ -120,6 +120,8 @@ const char* CategoryWords(Category category) {
       return "buffers";
     case Category::kActivation:
       return "activations";
+    case Category::kKvCache:
+      return "the KV cache";
     case Category::kRetained:
       return "retained tensors";
     case Category::kTemporary:

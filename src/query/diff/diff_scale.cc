@@ -49,7 +49,7 @@ std::vector<SiteRatio> RatiosOf(const Comparison& all) {
 
 // An input is allocated before the forward.
 bool IsOfForward(const DiffKey& key) {
-  return key.phase == Phase::kForward;
+  return format::RunsModel(key.phase);
 }
 
 // The ratio that half of what A's forward allocates has; 1 where there is none.

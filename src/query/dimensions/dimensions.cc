@@ -173,7 +173,9 @@ std::string CategoryText(const Values& /*values*/, uint64_t id) {
 }
 
 uint64_t PhaseId(const Values& /*values*/, const SiteRow& site, const AllocationRow* /*row*/) {
-  return tables::ToWord(site.phase);
+  // Both have one name.
+  return tables::ToWord(site.phase == format::Phase::kLoadModel ? format::Phase::kLoad
+                                                                : site.phase);
 }
 std::string PhaseText(const Values& /*values*/, uint64_t id) {
   return format::PhaseName(static_cast<format::Phase>(id));

@@ -26,7 +26,7 @@ bool IsOfModel(const tables::SiteRow& site) {
 
 bool IsRun(const tables::SiteRow& site) {
   const auto phase = site.phase;
-  return phase == Phase::kForward || phase == Phase::kBackward || phase == Phase::kOptimizer;
+  return format::RunsModel(phase) || phase == Phase::kBackward || phase == Phase::kOptimizer;
 }
 
 // When a site's rows were first allocated and last began.

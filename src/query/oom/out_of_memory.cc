@@ -192,7 +192,7 @@ class Explainer {
           leaf.site.allocated_count == leaf.count)
         return KeyOf(HolderKind::kNeverFreed);
     }
-    if (category == Category::kTemporary && leaf.site.phase == format::Phase::kForward)
+    if (category == Category::kTemporary && format::RunsModel(leaf.site.phase))
       return KeyOf(HolderKind::kForwardResults);
     if (category == Category::kDriver)
       return KeyOf(HolderKind::kDriver);
@@ -233,7 +233,7 @@ class Explainer {
       of_layer += leaf.bytes;
       facts_.largest_layer_activation = std::max(facts_.largest_layer_activation, of_layer);
     }
-    if (category == Category::kTemporary && phase == format::Phase::kForward && module != 0) {
+    if (category == Category::kTemporary && format::RunsModel(phase) && module != 0) {
       facts_.forward_bytes += leaf.bytes;
       uint64_t& of_layer = layer_forwards_[module];
       of_layer += leaf.bytes;

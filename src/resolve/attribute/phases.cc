@@ -11,6 +11,9 @@ namespace {
 
 // kUnknown for any other name.
 Category ParseCategory(std::string_view name) {
+  // As engines write it.
+  if (name == "kv_cache")
+    return Category::kKvCache;
   for (const Category category : format::kAllCategories) {
     if (name == CategoryName(category))
       return category;
@@ -23,6 +26,10 @@ constexpr size_t kRecorded = size_t{1} << 16;
 // An operator that allocates nothing still records a node. Its gradient belongs to the allocation
 // before it, if that is recent enough.
 constexpr uint64_t kFurthest = 32;
+
+constexpr std::string_view kPhaseMark = "phase:";
+// Two engines in one process may alternate without end.
+constexpr size_t kMostEnginePhases = size_t{1} << 16;
 
 }  // namespace
 
@@ -71,9 +78,11 @@ Phase Phases::PhaseOf(trace::AutogradNode node,
   else if (thread.is_autograd)
     return Phase::kBackward;
   bool recorded = false;
+  thread.records = thread.records && facts.engine == Phase::kNone;
   if (node.kind == trace::AutogradNode::Kind::kForward) {
     recorded = thread.has_number && node.number > thread.next_number;
     thread.has_number = true;
+    thread.records |= recorded && facts.engine == Phase::kNone;
     thread.next_number = node.number;
   }
   switch (facts.phase) {
@@ -89,8 +98,7 @@ Phase Phases::PhaseOf(trace::AutogradNode node,
         thread.steps = 0;
       }
       return Phase::kForward;
-    case Phase::kLoad:
-    case Phase::kBackward:
+    default:
       return facts.phase;
   }
   if (recorded)
@@ -161,6 +169,75 @@ void Phases::Join(const Operator& here,
     origin->scope = thread.evaluated.scope;
 }
 
+void Phases::AddEnginePhase(trace::ProcessId process, std::string_view name, int64_t time_ns) {
+  int64_t& begin_ns = processes_[process.value].phase_begin_ns;
+  begin_ns = std::max(begin_ns, time_ns);
+  if (engine_phases_.size() < kMostEnginePhases)
+    engine_phases_.push_back({process, std::string(name), begin_ns});
+}
+
+void Phases::Enter(trace::ProcessId process, Phase phase, int64_t time_ns) {
+  ProcessState& state = processes_[process.value];
+  if (state.has_phase_marks || state.engine == phase)
+    return;
+  if (phase == Phase::kSleep)
+    state.before_sleep = state.engine;
+  state.engine = phase;
+  AddEnginePhase(process, phase == Phase::kNone ? "" : PhaseName(phase), time_ns);
+}
+
+void Phases::On(const trace::EventContext& at, const trace::Mark& e) {
+  const std::string_view text = trace_.string(e.name);
+  if (!text.starts_with(kPhaseMark))
+    return;
+  const std::string_view name = text.substr(kPhaseMark.size());
+  ProcessState& state = processes_[at.process.value];
+  state.has_phase_marks = true;
+  state.engine = Phase::kNone;
+  for (const Phase phase : format::kAllPhases) {
+    if (phase >= Phase::kInit && name == PhaseName(phase))
+      state.engine = phase;
+  }
+  AddEnginePhase(at.process, name, at.time_ns);
+}
+
+void Phases::OnCall(const trace::EventContext& at, tables::StackId stack) {
+  const StackFacts& facts = facts_.Of(stack);
+  if (facts.engine != Phase::kNone && !facts.of_library)
+    Enter(at.process, facts.engine, std::min(at.begin_ns, at.time_ns));
+}
+
+void Phases::OnUnbacked(trace::ProcessId process, int64_t bytes, int64_t time_ns) {
+  ProcessState& state = processes_[process.value];
+  const bool slept = state.unbacked_bytes > 0;
+  state.unbacked_bytes += bytes;
+  const bool sleeps = state.unbacked_bytes > 0;
+  if (sleeps && !slept)
+    Enter(process, Phase::kSleep, time_ns);
+  else if (!sleeps && state.engine == Phase::kSleep)
+    Enter(process, state.before_sleep, time_ns + 1);  // the last mapping is of the sleep
+}
+
+// The phase of an engine that memory is allocated in; kNone: a training's phase applies.
+Phase Phases::EngineOf(const trace::EventContext& at,
+                       const StackFacts& facts,
+                       Phase phase,
+                       ProcessState& process,
+                       ThreadState& thread) {
+  if (facts.engine != Phase::kNone && !facts.of_library)
+    Enter(at.process, facts.engine, at.time_ns);
+  if (phase == Phase::kBackward || phase == Phase::kOptimizer)
+    return Phase::kNone;
+  if (process.has_phase_marks)
+    return process.engine;
+  if (facts.engine != Phase::kNone)
+    return facts.engine;
+  // A trainer in the same process keeps its own phases.
+  if (process.trains() || thread.records || (phase != Phase::kForward && phase != Phase::kOther))
+    return Phase::kNone;
+  return process.engine;
+}
+
 void Phases::OnAllocated(const trace::EventContext& at,
                          tables::StackId stack,
                          tables::StackId native,
@@ -173,17 +250,19 @@ void Phases::OnAllocated(const trace::EventContext& at,
   const auto node = trace::AutogradNode::Of(at.has_origin ? 0 : sequence);
   process.has_python = process.has_python || stack.value != 0;
   process.knows = process.knows || node.kind != Kind::kNone || facts.phase != Phase::kOther ||
-                  facts.module.value != 0;
+                  facts.engine != Phase::kNone || facts.module.value != 0;
   origin->scope = at.scope;
   if (facts.communication)
     origin->purpose = facts.collective ? Purpose::kCollective : Purpose::kCommunication;
   else if (native.value != 0 && facts_.Of(native).workspace)
     origin->purpose = Purpose::kWorkspace;
+  origin->made = facts.category;
   if (at.has_origin) [[unlikely]]
-    return TakeOrigin(at, origin);
+    return TakeOrigin(at, facts.phase, origin);
 
   const Phase phase = PhaseOf(node, facts, process, thread);
   origin->phase = phase;
+  origin->engine = EngineOf(at, facts, phase, process, thread);
   thread.in_forward = phase == Phase::kForward;
   if (phase == Phase::kBackward) {
     thread.is_program = thread.is_program || facts.in_backward;
@@ -298,9 +377,11 @@ void Phases::OnName(trace::ProcessId process,
 }
 
 // Its surrounding events are lost, and it does not show the phase of its process and thread.
-void Phases::TakeOrigin(const trace::EventContext& at, Origin* origin) {
+void Phases::TakeOrigin(const trace::EventContext& at, Phase by_stack, Origin* origin) {
   const auto phase = static_cast<Phase>(at.origin_phase);
-  origin->phase = phase <= Phase::kOptimizer ? phase : Phase::kOther;
+  origin->phase = phase <= Phase::kOptimizer ? phase : by_stack;
+  if (phase > Phase::kOptimizer && phase <= Phase::kSleep)
+    origin->engine = phase;
   origin->forward = at.origin_forward;
   switch (static_cast<format::OriginEnd>(at.origin_end)) {
     case format::OriginEnd::kOutlived:
@@ -368,6 +449,11 @@ void Phases::Decide(trace::ProcessId process,
     if (origin->category != Category::kUnknown)
       return;
   }
+  // A cache that grows within a training's forward is part of the graph if it lives until the
+  // backward.
+  if (origin->made != Category::kUnknown && origin->purpose != Purpose::kPrior &&
+      !(origin->phase == Phase::kForward && state.trains() && Outlived(state, *origin)))
+    return decide(origin->made);
   decide(SaidBy(origin->scope));
   if (!by_phase || origin->purpose == Purpose::kPrior)
     return;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,21 @@ class Phases {
   void OnTeardown(trace::ProcessId process) { EndBackward(processes_[process.value]); }
   // Until now, only what a ring keeps of the process is recorded.
   void On(const trace::EventContext& at, const trace::Past& e);
+  // An engine's phase began: it ends when the next of its process begins.
+  struct EnginePhase {
+    trace::ProcessId process;
+    std::string name;  // empty: none
+    int64_t begin_ns = 0;
+  };
+  // In the order of time.
+  const std::vector<EnginePhase>& engine_phases() const { return engine_phases_; }
+  // A mark "phase:NAME" begins a phase, and from then on only marks do. "phase:" ends it.
+  void On(const trace::EventContext& at, const trace::Mark& e);
+  // A call that may take memory of the driver's, as a context does. An engine's first ones begin
+  // its phase.
+  void OnCall(const trace::EventContext& at, tables::StackId stack);
+  // Live memory of the process lost its device memory, or got it back: an engine sleeps meanwhile.
+  void OnUnbacked(trace::ProcessId process, int64_t bytes, int64_t time_ns);
   // A mark ended an iteration, and so its forward.
   void OnIteration(const trace::EventContext& at) { ThreadOf(at).in_forward = false; }
 
@@ -88,6 +105,7 @@ class Phases {
     bool in_forward = false;
     bool is_program = false;   // it ran a forward, backward or optimizer itself
     bool is_autograd = false;  // autograd's own thread, which only evaluates nodes
+    bool records = false;      // it recorded a node since it last ran an engine
     uint32_t steps = 0;        // optimizer steps under way
     uint32_t backward = 0;     // number of the current backward
     Operator evaluated;
@@ -100,8 +118,13 @@ class Phases {
     bool in_backward = false;
     bool in_optimizer = false;
     bool stepped = false;
-    bool has_names = false;  // parameters are named, so gradients are too
-    uint32_t steps = 0;      // under way
+    bool has_names = false;       // parameters are named, so gradients are too
+    uint32_t steps = 0;           // under way
+    Phase engine = Phase::kNone;  // the current one of all threads
+    Phase before_sleep = Phase::kNone;
+    bool has_phase_marks = false;
+    int64_t unbacked_bytes = 0;
+    int64_t phase_begin_ns = INT64_MIN;
     Ends ends;
     Ends past;                       // at the begin of a ring's history
     uint64_t last_number = 0;        // the highest number that a forward recorded
@@ -131,7 +154,14 @@ class Phases {
   const Recorded* Find(const ProcessState& process, uint64_t number) const;
   static uint32_t CountOf(const Ends& ends, Phase phase);
   bool Outlived(const ProcessState& process, const Origin& origin) const;
-  static void TakeOrigin(const trace::EventContext& at, Origin* origin);
+  static void TakeOrigin(const trace::EventContext& at, Phase by_stack, Origin* origin);
+  void Enter(trace::ProcessId process, Phase phase, int64_t time_ns);
+  void AddEnginePhase(trace::ProcessId process, std::string_view name, int64_t time_ns);
+  Phase EngineOf(const trace::EventContext& at,
+                 const StackFacts& facts,
+                 Phase phase,
+                 ProcessState& process,
+                 ThreadState& thread);
   static Category ByPhase(const ProcessState& process, bool kept, const Origin& origin);
   Category OfBackward(const ProcessState& process,
                       bool freed,
@@ -145,6 +175,7 @@ class Phases {
   StackFactsTable facts_;
   std::vector<ProcessState> processes_;
   std::vector<ThreadState> threads_;
+  std::vector<EnginePhase> engine_phases_;
   std::vector<uint8_t> said_;  // by string: the category that it names + 1; 0: not looked up yet
 };
 

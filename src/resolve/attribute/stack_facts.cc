@@ -8,7 +8,25 @@
 #include "util/text.h"
 
 namespace vramscope::resolve {
+
+// An entry of engines.def.
+struct EngineFrame {
+  std::string_view file;
+  std::string_view function;
+  Phase phase;
+  Category category;
+  bool of_library;
+};
+
 namespace {
+
+constexpr EngineFrame kEngineFrames[] = {
+#define VRAMSCOPE_ENGINE_FRAME(file, function, phase, category) \
+  {file, function, Phase::phase, Category::category, false},
+#define VRAMSCOPE_LIBRARY_FRAME(file, function, phase, category) \
+  {file, function, Phase::phase, Category::category, true},
+#include "resolve/attribute/engines.def"
+};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -48,6 +66,16 @@ bool IsCommunication(std::string_view below) {
       return false;
   }
   return true;
+}
+
+bool IsBelow(std::string_view file, std::string_view end) {
+  return file.ends_with(end) &&
+         (file.size() == end.size() || file[file.size() - end.size() - 1] == '/');
+}
+
+// Before Python 3.11 a function's name has no class: "Class.name" never matches there.
+bool IsFunction(std::string_view function, std::string_view name) {
+  return Contains(name, ".") ? function == name : LastName(function) == name;
 }
 
 bool IsWorkspace(const std::string_view function) {
@@ -109,9 +137,39 @@ StackFactsTable::FrameSays StackFactsTable::SaysOf(tables::FrameId frame) {
   return says;
 }
 
+const EngineFrame* StackFactsTable::EngineOf(tables::FrameId frame) {
+  if (frame.value >= engine_frames_.size())
+    engine_frames_.resize(std::max<size_t>(frame.value + 1, trace_.dictionaries().frame_count()));
+  uint16_t& known = engine_frames_[frame.value];
+  if (known == 0) {
+    const tables::FrameRow& row = trace_.frame(frame);
+    const std::string_view file = trace_.string(row.file);
+    const std::string_view function = trace_.string(row.function);
+    const auto* const found = row.kind != tables::FrameKind::kPython
+                                  ? std::end(kEngineFrames)
+                                  : std::find_if(std::begin(kEngineFrames), std::end(kEngineFrames),
+                                                 [&](const EngineFrame& entry) {
+                                                   return IsBelow(file, entry.file) &&
+                                                          IsFunction(function, entry.function);
+                                                 });
+    known = found == std::end(kEngineFrames)
+                ? uint16_t{1}
+                : static_cast<uint16_t>(found - std::begin(kEngineFrames) + 2);
+  }
+  return known < 2 ? nullptr : &kEngineFrames[known - 2];
+}
+
 // Adds one inner frame. It takes precedence over the outer ones.
 void StackFactsTable::Extend(StackFacts& facts, tables::StackId stack) {
   const tables::StackRow& entry = trace_.stack(stack);
+  if (const EngineFrame* const engine = EngineOf(entry.frame)) {
+    if (facts.engine == Phase::kNone) {
+      facts.engine = engine->phase;
+      facts.of_library = engine->of_library;
+    }
+    if (engine->category != Category::kUnknown)
+      facts.category = engine->category;
+  }
   const FrameSays says = SaysOf(entry.frame);
   const auto decide = [&](Phase phase) {
     facts.phase = phase;

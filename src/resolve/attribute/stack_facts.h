@@ -27,6 +27,10 @@ struct StackFacts {
   bool communication : 1 = false;  // torch.distributed's own code runs, not code that it calls
   bool collective : 1 = false;     // the code of a collective operation
   bool workspace : 1 = false;      // native: a library's scratch memory
+  bool of_library : 1 = false;     // `engine` holds for this stack alone
+  // Of an inference engine (engines.def): the outermost frame's phase and the innermost's category.
+  Phase engine = Phase::kNone;
+  Category category = Category::kUnknown;
 };
 
 // Facts by stack id. Each stack is examined once: its facts are its caller's, changed by one more
@@ -61,12 +65,14 @@ class StackFactsTable {
   const StackFacts& Find(tables::StackId stack);
   FrameSays SaysOf(tables::FrameId frame);
   FrameSays Ask(const tables::FrameRow& frame) const;
+  const struct EngineFrame* EngineOf(tables::FrameId frame);
   void Extend(StackFacts& facts, tables::StackId stack);
 
   const trace::Trace& trace_;
   std::vector<StackFacts> facts_;
   std::vector<bool> known_;
   std::vector<FrameSays> frames_;
+  std::vector<uint16_t> engine_frames_;  // by frame: number in the list + 2; 0: not asked, 1: none
   std::vector<tables::StackId> pending_;
 };
 
@@ -83,9 +89,11 @@ enum class Purpose : uint8_t {
 struct Origin {
   tables::StackId forward;  // for memory of a backward: the stack of the forward operator
   tables::StringId scope;
-  uint32_t names = 0;  // a set of Names
-  uint32_t epoch = 0;  // count of its phase at the allocation: see phases.h
-  Phase phase = Phase::kOther;
+  uint32_t names = 0;                  // a set of Names
+  uint32_t epoch = 0;                  // count of its phase at the allocation: see phases.h
+  Phase phase = Phase::kOther;         // of a training
+  Phase engine = Phase::kNone;         // of an inference engine
+  Category made = Category::kUnknown;  // by an inference engine's function
   Purpose purpose = Purpose::kNone;
   // Set when its lifetime or the recording ends. The second is for processes whose phases are
   // unknown.
@@ -94,6 +102,8 @@ struct Origin {
   // Number of modules of the process that were destroyed by then. Modules are named by address, and
   // addresses are reused.
   uint32_t module_epoch = 0;
+
+  Phase shown_phase() const { return engine != Phase::kNone ? engine : phase; }
 };
 
 }  // namespace vramscope::resolve

@@ -148,6 +148,8 @@ void Blocks::EndErased(uint32_t account, uint32_t index, bool freed) {
   if (block.has_stretches) [[unlikely]] {
     const uint64_t unbacked_bytes = of.stretches[index].back().unbacked_bytes;
     segment.unbacked_bytes -= unbacked_bytes;
+    base_.phases.OnUnbacked(base_.accounts[account].process, -Signed(unbacked_bytes),
+                            base_.progress.now_ns);
     segments_.MoveBlock(segment, Signed(unbacked_bytes), 0);
     of.stretches.erase(index);
   }
@@ -193,6 +195,8 @@ void Blocks::SetUnbacked(uint32_t account, uint32_t index) {
   }
   stretches.push_back(now);
   segment.unbacked_bytes += now.unbacked_bytes - before;
+  base_.phases.OnUnbacked(base_.accounts[account].process,
+                          Signed(now.unbacked_bytes) - Signed(before), now.begin_ns);
   segments_.MoveBlock(segment, Signed(before) - Signed(now.unbacked_bytes), 0);
 }
 

@@ -83,6 +83,7 @@ void Ledger::ApplyOfNobody(const trace::Event& event) {
 void Ledger::On(const trace::EventContext& at, const trace::ContextCreate& e) {
   if (base_.accounts.HasDevice(e.device))
     objects_.NoteCalls(AccountOf(at, e.device));
+  base_.phases.OnCall(at, e.stack);
   base_.prices.On(at, e);
 }
 
@@ -97,6 +98,7 @@ void Ledger::On(const trace::EventContext& at, const trace::ContextDestroy& e) {
 void Ledger::On(const trace::EventContext& at, const trace::Implicit& e) {
   if (base_.accounts.HasDevice(e.device))
     AccountOf(at, e.device);
+  base_.phases.OnCall(at, e.stack);
   base_.prices.On(at, e);
 }
 
@@ -176,6 +178,7 @@ void Ledger::On(const trace::EventContext& at, const trace::ModuleGone& e) {
 
 void Ledger::On(const trace::EventContext& at, const trace::Mark& e) {
   marks_.push_back({e.name, at.time_ns, at.process});
+  base_.phases.On(at, e);
   if (base_.iterations.OnMark(at, e))
     base_.phases.OnIteration(at);
 }

@@ -47,7 +47,7 @@ void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const S
                                                                     : Part::kAllocated;
   key.category = origin.category;
   key.without_phases = origin.without_phases;
-  key.phase = origin.phase;
+  key.phase = origin.shown_phase();
   key.holding = Holding::kBlock;
   key.names = origin.names;
   key.module_epoch = origin.module_epoch;
@@ -142,7 +142,7 @@ SiteKey RowMaker::KeyOf(const DriverObject& object) const {
   key.part = PartOfObject(object);
   key.category = origin.category;
   key.without_phases = origin.without_phases;
-  key.phase = origin.phase;
+  key.phase = origin.shown_phase();
   key.names = origin.names;
   key.module_epoch = origin.module_epoch;
   key.api = object.api;

@@ -24,6 +24,7 @@ export const WORDS = [
   ["What it is for", [
     ["parameter, gradient, buffer, optimizer state", "as in PyTorch"],
     ["activation", "made in the forward pass and still alive when the next backward pass begins"],
+    ["kv cache", "the attention cache of an inference engine"],
     ["input", "made outside of the forward pass, for it: by a data loader or before the model runs"],
     ["retained", "kept after the iteration or request that made it, without another name"],
     ["temporary", "any other short-lived block"],

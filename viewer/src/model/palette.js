@@ -24,6 +24,7 @@ export const KNOWN = [
   { name: "optimizer state", light: "#633792", dark: "#b598f2" },
   { name: "gradient", light: "#cf6f19", dark: "#df8c37" },
   { name: "activation", light: "#36a17f", dark: "#56bf96" },
+  { name: "kv cache", light: "#a2fca8", dark: "#d2fcfc" },
   { name: "retained", light: "#9c7ef6", dark: "#741a92" },
   { name: "temporary", light: "#edc764", dark: "#f7e785" },
   { name: "input", light: "#df83b8", dark: "#eea5cc" },
