@@ -18,6 +18,9 @@ inline constexpr char kInstantNote[] = "one instant";
 // The classes of the optimizers that stepped: "AdamW, SGD".
 inline constexpr char kOptimizersNote[] = "optimizers";
 
+// The number of the process that continued after `attach` ended its recording.
+inline constexpr char kDetachedNote[] = "detached";
+
 // The launcher's options, as it hands them to the probe, and the note of a recording that was
 // paused from its start to its end.
 inline constexpr char kOptionsNote[] = "options";

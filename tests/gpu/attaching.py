@@ -196,12 +196,13 @@ def native_case(bench):
             _, seconds = vramscope(bench, "attach", program.process.pid, "--for", "3s", "-o", trace, "--no-report")
         output = program.finish(bench.limit(60))
     recording = compare.Recording(bench.program, trace, "cuda", bench.environment)
-    report = recording.report("--at", "peak", "--by", "line")
-    rows = {}
+    report = recording.report("--at", "peak", "--by", "category,line")
+    rows, lines = {}, {}
     for row in report["rows"]:
-        rows[row["path"][-1]] = rows.get(row["path"][-1], 0) + row["bytes"]
+        for sums, key in ((rows, row["path"][0]), (lines, row["path"][-1])):
+            sums[key] = sums.get(key, 0) + row["bytes"]
     # Without debug information the line is the program's name.
-    requests = {line: size for line, size in rows.items() if "server" in line}
+    requests = {line: size for line, size in lines.items() if "server" in line}
     residual = max((abs(entry["worst_bytes"]) for entry in report["residuals"]), default=0)
     problems = [f"{entry['name']} is broken" for entry in report["invariants"] if not entry["holds"]]
     if "right" not in output:

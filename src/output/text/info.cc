@@ -132,7 +132,11 @@ void InfoText::AddProcesses() {
       line += fmt::format(", rank {}", process.rank);
     if (!is_instant)
       line += ", " + util::FormatDuration(process.end_ns - process.begin_ns);
-    line += ", " + WaitText(process);
+    const bool is_detached =
+        tables::NoteOf(recording_, tables::kDetachedNote) == std::to_string(process.pid);
+    line += ", " + (is_detached ? "detached at " +
+                                      util::FormatDuration(process.end_ns - tables.session.begin_ns)
+                                : WaitText(process));
     More(command.empty() ? line : line + ": " + command);
   }
   if (count > kMaxProcesses)

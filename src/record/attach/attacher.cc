@@ -22,6 +22,7 @@
 #include "pipeline/survivors.h"
 #include "query/dimensions/iteration_times.h"
 #include "record/attach/remote_process.h"
+#include "tables/imported.h"
 #include "util/file.h"
 
 namespace vramscope::cli {
@@ -246,6 +247,12 @@ util::Status Attacher::EndInProcess() {
 
 util::Status Attacher::End() {
   const util::Status status = has_ended() ? util::Status() : EndInProcess();
+  if (status.ok() && !has_ended()) {
+    constexpr std::string_view kKey = tables::kDetachedNote;
+    const std::string pid = std::to_string(options_.pid);
+    place_.file().Write(
+        format::Runtime{.key = {kKey.data(), kKey.size()}, .value = {pid.data(), pid.size()}});
+  }
   Close();
   return status;
 }

@@ -151,6 +151,7 @@ def test_a_recording_ends(tmp_path, how):
             said = attach.communicate(timeout=60)[1]
         assert attach.returncode == 0 and trace.exists(), said
         assert ("continues" in said) == (how != "end")
+        assert (", detached at " in vramscope("info", trace).stdout) == (how != "end")
         output = "" if how == "end" else process.communicate("", timeout=60)[0]
     assert how == "end" or output == result_of(COUNT, "200000")
     assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
