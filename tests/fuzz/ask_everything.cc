@@ -67,6 +67,14 @@ size_t AskIterations(const Recording& recording, Extent) {
          output::FormatIterations(*iterations, recording, {.style = kStyle}).size();
 }
 
+size_t AskPhases(const Recording& recording, Extent) {
+  const auto phases = query::MakePhases(recording);
+  if (!phases)
+    return 0;
+  return output::PhasesJson(*phases, recording).size() +
+         output::FormatPhases(*phases, recording, kStyle).size();
+}
+
 size_t AskLeaks(const Recording& recording, Extent) {
   const auto leaks = query::MakeLeaks(recording, {});
   if (!leaks)
@@ -167,6 +175,7 @@ std::vector<Question> MakeQuestions() {
   questions.push_back({"report --ranks", AskRanks});
   questions.push_back({"iterations", AskIterations});
   questions.push_back({"leaks", AskLeaks});
+  questions.push_back({"phases", AskPhases});
   questions.push_back({"page", AskPage});
   questions.push_back({"peaks", AskPeaks});
   for (const output::ExportFormat& format : output::ExportFormats()) {
