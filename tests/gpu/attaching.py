@@ -14,7 +14,7 @@ catalogue, compare = names.catalogue, names.compare
 STEPS, AT = 5, 3
 MIB = names.MIB
 CYCLES = 100
-MODELS = ("gpt2", "resnet", "hf_trainer", "gan", "lstm_lm", "amp", "accumulate")
+MODELS = ("gpt2", "resnet", "lora_trainer", "lightning", "hf_trainer", "gan", "lstm_lm", "amp", "accumulate")
 
 # The gaps between two looks at the clock, of a program that does nothing else in its main thread.
 GAPS = """

@@ -35,6 +35,9 @@ CASES = (
     Case("checkpointed", "checkpointed.py"),
     Case("checkpointed_reentrant", "checkpointed.py", ("--reentrant",)),
     Case("hf_trainer", "hf_trainer.py"),
+    Case("lora_trainer", "hf_trainer.py", ("--lora",), references=()),
+    # Losses that Lightning copies within the optimizer step count as its state.
+    Case("lightning", "lightning_fit.py", references=(), unchecked=("optimizer state",)),
     Case("flat_lstm", "flat_lstm.py"),
     Case("amp", "amp.py"),
     Case("accumulate", "accumulate.py"),

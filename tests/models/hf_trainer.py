@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPT-2 of the transformers library under its Trainer; without the library it says SKIP."""
+"""A GPT-2 of the transformers library under its Trainer (--lora: with adapters of peft); without them it says SKIP."""
 
+import argparse
 import sys
 import tempfile
 
@@ -9,8 +10,11 @@ import torch
 
 try:
     import transformers
-except ImportError:
-    print("SKIP transformers is not installed")
+
+    if "--lora" in sys.argv:
+        import peft
+except ImportError as error:
+    print(f"SKIP {error.name} is not installed")
     sys.exit(0)
 
 
@@ -54,7 +58,9 @@ class Steps(transformers.TrainerCallback):
 
 
 def main():
-    run = oracle.Run(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lora", action="store_true")
+    run = oracle.Run(__doc__, parser=parser)
 
     def collate(rows):
         # Marked here too: the Trainer fetches the next batch while it trains on this one.
@@ -70,6 +76,8 @@ def main():
         batch, length = 4, 32
     plain = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **plain))
+    if run.args.lora:
+        model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True))
     steps = run.args.steps
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
