@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr std::chrono::milliseconds kStopGrace{5000};
 constexpr std::chrono::milliseconds kStopStep{2};
 constexpr std::chrono::milliseconds kSettles{2};
-constexpr char kLiveExtension[] = ".vrl";
+constexpr char kLiveFileExtension[] = ".vrl";
 
 util::Status CheckFolder(const fs::path& folder, const std::string& path, const char* option) {
   std::error_code error;
@@ -60,7 +60,7 @@ std::vector<fs::path> LiveFiles(const std::string& live_directory) {
   std::error_code error;
   for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
        it.increment(error)) {
-    if (it->path().extension() == kLiveExtension)
+    if (it->path().extension() == kLiveFileExtension)
       files.push_back(it->path());
   }
   return files;
@@ -167,7 +167,7 @@ util::Result<std::string> LiveDirectoryOfProcess(pid_t pid) {
     paths.push_back(util::ReadProcLink(pid, "fd/" + number));
   for (const std::string& path : paths) {
     const size_t slash = path.rfind('/');
-    if (!path.ends_with(kLiveExtension) || slash == 0)
+    if (!path.ends_with(kLiveFileExtension) || slash == 0)
       continue;
     const std::string directory = path.substr(0, slash);
     // The second is for a process in a container.

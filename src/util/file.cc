@@ -20,10 +20,6 @@
 namespace vramscope::util {
 namespace {
 
-Status FileError(const std::string& path, const char* what, int error) {
-  return Status::Error(path + ": " + what + ": " + ErrnoText(error));
-}
-
 // Maps of a large program are a few MiB.
 constexpr size_t kMaxProcBytes = size_t{64} << 20;
 
@@ -32,6 +28,10 @@ std::string PathOf(pid_t pid, const std::string& name) {
 }
 
 }  // namespace
+
+Status FileError(const std::string& path, const char* what, int error) {
+  return Status::Error(path + ": " + what + ": " + ErrnoText(error));
+}
 
 std::string ErrnoText(int error) {
   return std::generic_category().message(error);

@@ -101,6 +101,9 @@ Result<std::string> ReadFile(const std::string& path,
                              size_t limit_bytes,
                              Links links = Links::kFollow);
 
+// "PATH: cannot be opened: No such file or directory"; `what` is "cannot be opened".
+Status FileError(const std::string& path, const char* what, int error);
+
 // The text of `error` (an errno value), without the program's name.
 std::string ErrnoText(int error);
 

@@ -11,7 +11,7 @@ namespace {
 
 // Characters beyond 16 bits are escaped as two halves (RFC 8259, section 7).
 constexpr uint32_t kHighHalves = 0xd800, kLowHalves = 0xdc00, kBehindHalves = 0xe000;
-constexpr uint32_t kReplacement = 0xfffd;  // of a half alone
+constexpr uint32_t kReplacementCode = 0xfffd;  // of a half alone
 
 bool IsHighHalf(uint32_t code) {
   return code >= kHighHalves && code < kLowHalves;
@@ -132,7 +132,7 @@ void JsonReader::PutCharacter(uint32_t character) {
 
 void JsonReader::PutLoneHalf() {
   if (std::exchange(high_half_, 0) != 0)
-    PutCharacter(kReplacement);
+    PutCharacter(kReplacementCode);
 }
 
 void JsonReader::ReadBare() {
@@ -198,18 +198,18 @@ void JsonReader::ReadEscape() {
     return;
   }
   Advance();
-  const uint32_t code = ReadHex().value_or(kReplacement);
+  const uint32_t code = ReadHex().value_or(kReplacementCode);
   if (const uint32_t high = std::exchange(high_half_, 0); high != 0) {
     if (IsLowHalf(code)) {
       PutCharacter(0x10000 + ((high - kHighHalves) << 10) + (code - kLowHalves));
       return;
     }
-    PutCharacter(kReplacement);
+    PutCharacter(kReplacementCode);
   }
   if (IsHighHalf(code))
     high_half_ = code;
   else
-    PutCharacter(IsLowHalf(code) ? kReplacement : code);
+    PutCharacter(IsLowHalf(code) ? kReplacementCode : code);
 }
 
 }  // namespace vramscope::util

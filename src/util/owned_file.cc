@@ -28,10 +28,6 @@ constexpr size_t kTemporaryBytes = sizeof kTemporaryPrefix + 16;
 constexpr char kAsidePrefix[] = ".vramscope-gone-";
 constexpr int kAttempts = 16;
 
-Status FileError(const std::string& path, const char* what, int error) {
-  return Status::Error(path + ": " + what + ": " + ErrnoText(error));
-}
-
 FileIdentity IdentityOf(const struct stat& info) {
   return {.device = info.st_dev, .inode = info.st_ino};
 }

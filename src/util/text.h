@@ -8,6 +8,10 @@
 
 namespace vramscope::util {
 
+inline bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
 // Bytes of the well-formed UTF-8 sequence at the start of `text` (RFC 3629: no overlong forms, no
 // surrogates, nothing above U+10FFFF), or 0 if there is none.
 size_t Utf8SequenceBytes(std::string_view text);

@@ -14,7 +14,7 @@ namespace {
 using util::FormatBytes;
 
 // A screen of rows: of more ranks, the heaviest and the lightest.
-constexpr size_t kMostRows = 32;
+constexpr size_t kMostRanks = 32;
 constexpr size_t kMostNamed = 8;
 
 std::vector<std::pair<std::string, uint64_t>> Largest(
@@ -108,11 +108,11 @@ std::string FormatRanks(const query::RankReport& report, const Style& style) {
     std::vector<size_t> shown(report.ranks.size());
     for (size_t i = 0; i < shown.size(); ++i)
       shown[i] = i;
-    if (shown.size() > kMostRows) {
+    if (shown.size() > kMostRanks) {
       std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) {
         return report.ranks[a].bytes > report.ranks[b].bytes;
       });
-      shown.erase(shown.begin() + kMostRows / 2, shown.end() - kMostRows / 2);
+      shown.erase(shown.begin() + kMostRanks / 2, shown.end() - kMostRanks / 2);
     }
     for (const size_t i : shown) {
       const query::RankMemory& rank = report.ranks[i];

@@ -20,7 +20,7 @@ namespace {
 using format::Part;
 using tables::DeviceKind;
 
-constexpr uint64_t kShareOfMedian = 100;
+constexpr uint64_t kShareOfExcess = 100;
 constexpr uint64_t kLeastExcessOfGpu = uint64_t{4} << 20;  // what the driver has differs, too
 
 int64_t TimeOf(const std::vector<tables::PeakRow>& peaks, uint32_t device) {
@@ -73,7 +73,7 @@ std::string DevicesOf(const tables::Tables& tables,
   std::string devices;
   for (const auto& [device, of] : bytes_on) {
     const tables::DeviceRow& row = tables.devices[device];
-    if (of > bytes / kShareOfMedian)
+    if (of > bytes / kShareOfExcess)
       devices += (devices.empty() ? "" : ",") + DeviceMark(row.kind, row.index);
   }
   return devices;
@@ -290,7 +290,7 @@ std::string RankReport::HeaviestName() const {
 // More than noise.
 bool RankReport::IsUneven() const {
   return !ranks.empty() && excess_bytes() > std::max(of_gpus ? kLeastExcessOfGpu : 0,
-                                                     ranks[median].bytes / kShareOfMedian);
+                                                     ranks[median].bytes / kShareOfExcess);
 }
 
 util::Status RankFold::Add(const std::string& file, const tables::Recording& recording) {

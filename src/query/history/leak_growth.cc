@@ -21,7 +21,6 @@ namespace vramscope::query {
 namespace {
 
 using format::Category;
-using tables::ProcessId;
 
 // A line needs as many points after the warm-up.
 constexpr int64_t kFewestPoints = 4;
@@ -227,7 +226,7 @@ void Gather(const tables::AllocationFrame& frame, const std::vector<SiteView>& v
 }
 
 // Memory of a line that has one class, one category and one name.
-struct Part {
+struct GrowthPart {
   ChangeSeries changes;
   std::map<tables::StackId, uint64_t> stacks;  // bytes alive at the last iteration's end
 };
@@ -237,7 +236,7 @@ struct PartKey {
   tables::StringId name;
   friend auto operator<=>(const PartKey&, const PartKey&) = default;
 };
-using Parts = std::map<PartKey, Part>;
+using Parts = std::map<PartKey, GrowthPart>;
 using PartSpan = std::span<const Parts::iterator>;
 
 // Neighbours with the same key.
@@ -271,13 +270,13 @@ class GrowthFinder {
   util::Status Find();
 
  private:
-  bool IsJudged(ProcessId process) const {
+  bool IsJudged(tables::ProcessId process) const {
     const ProcessIterations& of = times_.Of(process);
     return of.count() - of.first() >= kFewestIterations;
   }
   // The process whose iterations judge a process without enough of its own: an ancestor if one has
   // enough, otherwise the process with the most.
-  ProcessId JudgeOf(ProcessId process) const;
+  tables::ProcessId JudgeOf(tables::ProcessId process) const;
   // Whether a process whose end is unknown may still exist at the end of `times`: its last event is
   // late, and its parent has not begun another process since. A loader's worker that is ahead of
   // the main process waits, and records nothing.
@@ -295,24 +294,24 @@ class GrowthFinder {
   const tables::Recording& recording_;
   const tables::Tables& tables_;
   const IterationTimes times_;
-  std::map<std::pair<tables::HostId, uint32_t>, ProcessId> by_pid_;
+  std::map<std::pair<tables::HostId, uint32_t>, tables::ProcessId> by_pid_;
   std::map<std::pair<tables::HostId, uint32_t>, int64_t> last_child_ns_;  // by the parent's pid
-  ProcessId with_most_;  // iterations; 0: none has enough
+  tables::ProcessId with_most_;  // iterations; 0: none has enough
   LeakGroups& groups_;
   Leaks& out_;
   std::vector<Window> windows_;    // by account; without times: not judged
   std::vector<double> explained_;  // by account: what rows say
 };
 
-ProcessId GrowthFinder::JudgeOf(ProcessId process) const {
-  ProcessId at = process;
+tables::ProcessId GrowthFinder::JudgeOf(tables::ProcessId process) const {
+  tables::ProcessId at = process;
   // A damaged table may make processes each other's parents.
   for (size_t steps = 0; steps < kMostAncestors && at.value != 0; ++steps) {
     if (IsJudged(at))
       return at;
     const tables::ProcessRow& child = tables_.processes[at.value];
     const auto parent = by_pid_.find({child.host, child.parent_pid});
-    at = parent == by_pid_.end() ? ProcessId{} : parent->second;
+    at = parent == by_pid_.end() ? tables::ProcessId{} : parent->second;
   }
   return with_most_;
 }
@@ -331,24 +330,25 @@ void GrowthFinder::FindWindows() {
   int64_t most = 0;
   for (uint32_t i = 1; i < tables_.processes.size(); ++i) {
     const tables::ProcessRow& row = tables_.processes[i];
-    by_pid_.try_emplace({row.host, row.pid}, ProcessId{i});
+    by_pid_.try_emplace({row.host, row.pid}, tables::ProcessId{i});
     int64_t& last_ns =
         last_child_ns_.try_emplace({row.host, row.parent_pid}, row.begin_ns).first->second;
     last_ns = std::max(last_ns, row.begin_ns);
-    const int64_t count = times_.Of(ProcessId{i}).count() - times_.Of(ProcessId{i}).first();
+    const int64_t count =
+        times_.Of(tables::ProcessId{i}).count() - times_.Of(tables::ProcessId{i}).first();
     if (count >= kFewestIterations && count > most) {
       most = count;
-      with_most_ = ProcessId{i};
+      with_most_ = tables::ProcessId{i};
     }
   }
   windows_.resize(tables_.accounts.size());
   std::set<uint32_t> adopted;
   for (size_t i = 1; i < tables_.accounts.size(); ++i) {
     const tables::AccountRow& account = tables_.accounts[i];
-    const ProcessId process = account.process;
+    const tables::ProcessId process = account.process;
     if (process.value == 0 || process.value >= tables_.processes.size())
       continue;
-    const ProcessId judge = JudgeOf(process);
+    const tables::ProcessId judge = JudgeOf(process);
     if (judge.value == 0)
       continue;
     const ProcessIterations& times = times_.Of(judge);
@@ -498,7 +498,7 @@ util::Status GrowthFinder::Find() {
       totals[i].Add(of_thread.totals[i]);
     for (auto& [index, series] : of_thread.sites) {
       const tables::SiteRow& site = tables_.sites[index];
-      Part& part =
+      GrowthPart& part =
           lines[groups_.LineOf(site)][{site.module_class, site.category, LeakGroups::NameOf(site)}];
       part.changes.Add(series.changes);
       if (series.last_bytes != 0)

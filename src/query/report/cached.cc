@@ -18,7 +18,7 @@ using format::Part;
 
 // Less than this, or than this part of the segments, is there in any program.
 constexpr uint64_t kLeastBytes = uint64_t{32} << 20;
-constexpr uint64_t kLeastShare = 10;
+constexpr uint64_t kLeastShareOfHeld = 10;
 
 // The first block of a segment begins within this time after it.
 constexpr int64_t kRequestNs = 10'000'000;
@@ -260,8 +260,8 @@ util::Result<std::vector<CachedMemory>> FindCached(const tables::Recording& reco
   }
   std::vector<CachedMemory> found;
   for (const auto& [account, of] : accounts) {
-    if (of.free < std::max(kLeastBytes, of.held / kLeastShare) || account >= at.of_account.size() ||
-        at.of_account[account] == kNoTime)
+    if (of.free < std::max(kLeastBytes, of.held / kLeastShareOfHeld) ||
+        account >= at.of_account.size() || at.of_account[account] == kNoTime)
       continue;
     VRAMSCOPE_ASSIGN_OR_RETURN(auto one, CachedFinder(recording, live)
                                              .Of(tables::AccountId{account}, of.segments, of.free,

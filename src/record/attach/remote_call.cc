@@ -31,7 +31,7 @@ constexpr char kEnding[] = "it is ending";  // the answer where no thread can be
 constexpr char kNoCode[] = "failed to map segment";  // of the loader
 constexpr char kDone[] = "done";                     // the link's target without an error
 constexpr size_t kMostAnswerBytes = 1 << 16;
-constexpr milliseconds kLook{1};
+constexpr milliseconds kLookAgain{1};
 constexpr milliseconds kLong{1000};
 constexpr milliseconds kRetry{50};
 
@@ -118,7 +118,7 @@ util::Result<CallEnd> Await(pid_t pid,
       std::this_thread::sleep_for(kRetry);
       VRAMSCOPE_RETURN_IF_ERROR(ask_again());
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kLookAgain);
   }
 }
 

@@ -24,9 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPeriod{100};
+constexpr milliseconds kLookPeriod{100};
 constexpr milliseconds kSettled{1000};
-constexpr milliseconds kLongest{120'000};
+constexpr milliseconds kLongestReport{120'000};
 constexpr int kMostReports = 8;
 // After a report that took a second there is none for ten.
 constexpr int kRestFactor = 10;
@@ -34,7 +34,7 @@ constexpr int kRestFactor = 10;
 }  // namespace
 
 RefusalWatch::RefusalWatch(std::string live_directory, std::string output)
-    : Watch(std::move(live_directory)), output_(std::move(output)), pace_(kPeriod) {}
+    : Watch(std::move(live_directory)), output_(std::move(output)), pace_(kLookPeriod) {}
 
 RefusalWatch::Refusals RefusalWatch::FindRefusals() const {
   Refusals found;
@@ -99,7 +99,7 @@ void RefusalWatch::Tell() {
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const Captured report =
       RunCaptured({self.string(), "refused", live_directory_, output_, std::to_string(told_)}, {},
-                  kLongest, [this] { return worker_.stop().load(); });
+                  kLongestReport, [this] { return worker_.stop().load(); });
   if (!report.ok())
     return;
   // The first line is the number of known failures, the rest is about the last one if it is new.

@@ -23,9 +23,9 @@ namespace {
 constexpr uint64_t kLeastBytes = 16 << 20;
 // A compaction leaves at least this much for live files, however much the past needs.
 constexpr uint64_t kLeastLiveBytes = 8 << 20;
-constexpr std::chrono::milliseconds kPeriod{200};
+constexpr std::chrono::milliseconds kRoundPeriod{200};
 constexpr std::chrono::milliseconds kShortestPeriod{10};
-constexpr std::chrono::hours kLongest{1};
+constexpr std::chrono::hours kLongestRound{1};
 // A compaction has low priority, so that it leaves the processor to the program.
 constexpr int kNice = 10;
 constexpr unsigned kMostDropsOnly = 64;
@@ -52,7 +52,7 @@ std::chrono::nanoseconds RingKeeper::Pause() const {
   const double seconds = static_cast<double>(left) / 2 / std::max(bytes_each_second_, 1.0);
   return std::clamp<std::chrono::nanoseconds>(
       std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1.0) * 1e9)), kShortestPeriod,
-      kPeriod);
+      kRoundPeriod);
 }
 
 // By what the files take of the disk: holes take nothing.
@@ -90,7 +90,7 @@ RingKeeper::Outcome RingKeeper::Run(const std::vector<std::string>& words, uint6
   command.insert(command.end(), words.begin(), words.end());
   command.push_back(live_directory_);
   bool is_over = false;
-  const Captured child = RunCaptured(command, {}, kLongest, [&] {
+  const Captured child = RunCaptured(command, {}, kLongestRound, [&] {
     is_over = is_over || Measure().total() > limit_bytes;
     return is_over || worker_.stop();
   });

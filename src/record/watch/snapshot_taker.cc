@@ -15,12 +15,12 @@
 namespace vramscope::cli {
 namespace {
 
-constexpr std::chrono::hours kLongest{1};
+constexpr std::chrono::hours kLongestWait{1};
 
 }  // namespace
 
 std::chrono::nanoseconds SnapshotTaker::Pause() const {
-  return requested_ != 0 ? std::chrono::nanoseconds(0) : kLongest;
+  return requested_ != 0 ? std::chrono::nanoseconds(0) : kLongestWait;
 }
 
 void SnapshotTaker::Request() {
@@ -40,8 +40,8 @@ bool SnapshotTaker::Look() {
 void SnapshotTaker::Take() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const Captured snapshot = RunCaptured({self.string(), "snapshot", live_directory_}, {}, kLongest,
-                                        [this] { return worker_.stop().load(); });
+  const Captured snapshot = RunCaptured({self.string(), "snapshot", live_directory_}, {},
+                                        kLongestWait, [this] { return worker_.stop().load(); });
   // Its only line is the file's name or an error.
   if (snapshot.ended)
     SayAtOnce(snapshot.output);
@@ -62,7 +62,7 @@ std::string SummaryTaker::Write(const std::string& recording,
   if (recording == live_directory_)
     command.insert(command.end(), {"--nice", "10"});
   command.push_back(recording);
-  const Captured written = RunCaptured(command, {}, kLongest, give_up);
+  const Captured written = RunCaptured(command, {}, kLongestWait, give_up);
   return written.ok() ? "" : written.output.substr(0, written.output.find('\n'));
 }
 

@@ -6,14 +6,6 @@
 #include "util/text.h"
 
 namespace vramscope::resolve {
-namespace {
-
-bool Contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-}  // namespace
-
 const char* OwnerName(Owner owner) {
   constexpr const char* kNames[] = {
 #define VRAMSCOPE_OWNER(id, name, category) name,
@@ -105,8 +97,8 @@ bool IsUserFrame(const trace::Trace& trace, const tables::FrameRow& frame) {
   }
   // Code without a file ("<string>", a notebook cell) is the user's. Code that PyTorch generates is
   // not; the user's call of it is further out.
-  return !file.empty() && !Contains(file, "/site-packages/") &&
-         !Contains(file, "/dist-packages/") && !Contains(file, "/lib/python3") &&
+  return !file.empty() && !util::Contains(file, "/site-packages/") &&
+         !util::Contains(file, "/dist-packages/") && !util::Contains(file, "/lib/python3") &&
          !file.starts_with("<frozen") && !util::IsGeneratedCode(file);
 }
 

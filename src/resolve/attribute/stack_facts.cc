@@ -28,10 +28,6 @@ constexpr EngineFrame kEngineFrames[] = {
 #include "resolve/attribute/engines.def"
 };
 
-bool Contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // The path below the package `torch`, or "". Compares whole components, so a user's folder with a
 // similar name does not match.
 std::string_view BelowTorch(std::string_view file) {
@@ -75,7 +71,7 @@ bool IsBelow(std::string_view file, std::string_view end) {
 
 // Before Python 3.11 a function's name has no class: "Class.name" never matches there.
 bool IsFunction(std::string_view function, std::string_view name) {
-  return Contains(name, ".") ? function == name : LastName(function) == name;
+  return util::Contains(name, ".") ? function == name : LastName(function) == name;
 }
 
 bool IsWorkspace(const std::string_view function) {
@@ -87,7 +83,7 @@ bool IsWorkspace(const std::string_view function) {
       "allocateWorkspace",
   };
   return std::any_of(std::begin(kNames), std::end(kNames),
-                     [&](std::string_view name) { return Contains(function, name); });
+                     [&](std::string_view name) { return util::Contains(function, name); });
 }
 
 }  // namespace

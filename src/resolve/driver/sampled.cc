@@ -11,7 +11,6 @@ namespace vramscope::resolve {
 namespace {
 
 using format::Part;
-using price::Counter;
 using price::DeviceInput;
 using price::DevicePrices;
 using price::DeviceSample;
@@ -141,7 +140,7 @@ void Sampled::Set(Row row, const When& when, int64_t bytes) {
   const auto [known, is_new] = counters_.try_emplace(row, counters_.size());
   const uint32_t counter = known->second;
   if (is_new) {
-    Counter added;
+    price::Counter added;
     added.process = row.first;
     added.part = row.second;
     out_.counters.push_back(std::move(added));

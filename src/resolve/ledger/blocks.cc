@@ -15,10 +15,6 @@ namespace {
 // The most stretches kept for a block: inference engines sleep and wake thousands of times.
 constexpr size_t kMostStretches = 64;
 
-int64_t Signed(uint64_t bytes) {
-  return static_cast<int64_t>(bytes);
-}
-
 }  // namespace
 
 uint32_t Blocks::DefaultSegment(uint32_t account, bool of_program) {

@@ -6,14 +6,6 @@
 #include "resolve/ledger/driver_objects.h"
 
 namespace vramscope::resolve {
-namespace {
-
-int64_t Signed(uint64_t bytes) {
-  return static_cast<int64_t>(bytes);
-}
-
-}  // namespace
-
 void DriverObjects::On(const trace::EventContext& at, const trace::Reserve& e) {
   if (e.size == 0 || e.address + e.size < e.address)
     return;

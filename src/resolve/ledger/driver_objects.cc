@@ -19,10 +19,6 @@ format::MemoryKind Known(format::MemoryKind kind) {
   return kind <= format::MemoryKind::kOverflow ? kind : format::MemoryKind::kExternal;
 }
 
-int64_t Signed(uint64_t bytes) {
-  return static_cast<int64_t>(bytes);
-}
-
 // Blocks of pools and shared slabs are not exported alone; their holder counts them.
 bool CanBeShared(const DriverObject& object) {
   return object.kind == ObjectKind::kHandle ||

@@ -19,6 +19,11 @@
 
 namespace vramscope::resolve {
 
+// For differences of bytes.
+inline int64_t Signed(uint64_t bytes) {
+  return static_cast<int64_t>(bytes);
+}
+
 // Memory from the driver: allocations, physical handles and their mappings.
 class DriverObjects {
  public:

@@ -11,7 +11,7 @@ namespace {
 
 // Larger ids are damage, or so rare that they may cost a walk.
 constexpr uint64_t kMaxId = 1 << 20;
-constexpr size_t kMaxDevices = 64;
+constexpr size_t kMaxSkimmedDevices = 64;
 constexpr size_t kMaxTexts = 4096;
 
 // How often each id is used in a chunk.
@@ -76,7 +76,7 @@ class Skimmer : public FirstLook<Skimmer> {
   void AddDevice(int64_t local) {
     if (std::find(skim_.devices.begin(), skim_.devices.end(), local) != skim_.devices.end())
       return;
-    if (skim_.devices.size() == kMaxDevices)
+    if (skim_.devices.size() == kMaxSkimmedDevices)
       Leave();
     else
       skim_.devices.push_back(local);

@@ -16,7 +16,7 @@ namespace {
 
 // Longer names are template expansions that are never read to the end, and the demangler's
 // recursion grows with their length.
-constexpr size_t kMaxNameBytes = 4096;
+constexpr size_t kMaxSymbolBytes = 4096;
 
 char* g_debuginfo_path = nullptr;  // libdw's default
 
@@ -36,7 +36,7 @@ bool IsRegularFile(const std::string& path) {
 }  // namespace
 
 std::string Demangled(const std::string& name) {
-  if (name.compare(0, 2, "_Z") != 0 || name.size() > kMaxNameBytes)
+  if (name.compare(0, 2, "_Z") != 0 || name.size() > kMaxSymbolBytes)
     return name;
   int status = 0;
   char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
