@@ -42,8 +42,8 @@ std::string OutputOf(const std::string& live_directory);
 // live directory that is about to become it, if any.
 util::Status CheckOutput(const std::string& path, const std::string& being_finished = "");
 
-// An error if a recording is made or finished in the directory `live`, or if this user does not own
-// what is at that path.
+// An error if a recording is made or finished in the directory `live`, or if another user
+// owns that path.
 util::Status CheckLiveDirectory(const std::string& live);
 
 // Whether the directory is a recording's: it has our session file or live files, or nothing at all.

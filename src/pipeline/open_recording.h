@@ -35,11 +35,11 @@ util::Status WriteResolved(trace::Trace& trace,
                            const std::string& path,
                            const std::function<void(double)>& progress);
 
-// Ends this process without an error, because its standard output was closed.
+// Ends this process without an error, because its stdout was closed.
 [[noreturn]] void EndQuietly();
 
-// Writes all of `text` to the standard output and flushes it. A full disk is an error, not a
-// shorter report. Ends the process if the reader has closed the pipe.
+// Writes all of `text` to stdout and flushes it. A full disk is an error, not a shorter report.
+// Ends the process if the reader has closed the pipe.
 util::Status PrintOut(std::string_view text);
 
 // An error if writing to `output` would destroy the recording `input` (or a part of it).

@@ -92,7 +92,7 @@ bool HoldsFilesOf(pid_t pid, const std::string& live_directory) {
   return maps && maps->find(prefix) != std::string::npos;
 }
 
-// Whether the process that wrote `pid` into a live file of the directory still has it. A container
+// Whether the process that wrote `pid` into a live file of the directory still uses it. A container
 // numbers its processes from 1: a reader may have the number of a process that died, and a child
 // process in a container has another number here.
 bool StillHolds(pid_t pid, const std::string& live_directory) {

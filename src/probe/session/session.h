@@ -26,8 +26,7 @@
 //                        ring=BYTES  the recording is to stay below that size: threads take less
 //                                    space at once
 //                        pid=N       this process's number for the launcher, which is in another
-//                        PID
-//                                    namespace
+//                                    PID namespace
 //                        unpooled    noted in the trace: the frameworks' caches were switched off
 namespace vramscope::probe {
 

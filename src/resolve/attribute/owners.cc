@@ -6,6 +6,7 @@
 #include "util/text.h"
 
 namespace vramscope::resolve {
+
 const char* OwnerName(Owner owner) {
   constexpr const char* kNames[] = {
 #define VRAMSCOPE_OWNER(id, name, category) name,

@@ -212,10 +212,18 @@ void Phases::OnUnbacked(trace::ProcessId process, int64_t bytes, int64_t time_ns
   const bool slept = state.unbacked_bytes > 0;
   state.unbacked_bytes += bytes;
   const bool sleeps = state.unbacked_bytes > 0;
-  if (sleeps && !slept)
-    Enter(process, Phase::kSleep, time_ns);
-  else if (!sleeps && state.engine == Phase::kSleep)
-    Enter(process, state.before_sleep, time_ns + 1);  // the last mapping is of the sleep
+  if (sleeps == slept || state.has_phase_marks)
+    return;
+  // The last mapping is of the sleep.
+  if (state.engine == Phase::kSleep) {
+    if (!sleeps)
+      Enter(process, state.before_sleep, time_ns + 1);
+    return;
+  }
+  // No frame says so. Memory that is allocated meanwhile keeps its phase: a ring forgets mappings.
+  const Phase phase = sleeps ? Phase::kSleep : state.engine;
+  AddEnginePhase(process, phase == Phase::kNone ? "" : PhaseName(phase),
+                 time_ns + (sleeps ? 0 : 1));
 }
 
 // The phase of an engine that memory is allocated in; kNone: a training's phase applies.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -17,14 +18,18 @@ from places import FAKE, HOSTS, VRAMSCOPE
 from test_attach import COUNT, TRAIN, recorded, result_of, vramscope
 
 IN_NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
-# /tmp is another one, and nothing of this repository is visible.
-PRIVATE = 'mount -t tmpfs none /tmp && mount -t tmpfs none {hidden} && exec "$@"'
-# Its root is a new file system with the directories of this one.
+# A directory that a container does not see, or no longer.
+HIDE = "if [ -d {hidden} ]; then mount -t tmpfs none {hidden}; fi"
+# /tmp is another one, and nothing of this repository is visible. /mnt has the packages.
+PRIVATE = f'mount --bind {{site}} /mnt && mount -t tmpfs none /tmp && {HIDE} && exec "$@"'
+# Its root is a new file system with some directories of this one.
 CHROOT = (
-    "mount -t tmpfs none {root} && cd {root} && mkdir tmp proc dev && mount --rbind /dev dev && mount -t proc none proc &&"
-    " for d in /usr /lib /lib64 /etc /root /work {python}; do mkdir -p .$d && mount --bind $d .$d; done &&"
-    ' mount -t tmpfs none .{hidden} && exec chroot . "$@"'
+    "mount -t tmpfs none {root} && cd {root} && mkdir tmp proc dev mnt && mount --rbind /dev dev && mount -t proc none proc &&"
+    " mount --bind {site} mnt && for d in /usr /lib /lib64 /etc {python}; do mkdir -p .$d && mount --bind $d .$d; done &&"
+    ' exec chroot . "$@"'
 )
+TORCH = importlib.util.find_spec("torch")
+SITE = Path(TORCH.origin).parents[1] if TORCH and TORCH.origin else Path("/usr")
 
 
 def can_unshare() -> bool:
@@ -76,10 +81,10 @@ def hidden():
 def script(request, hidden, tmp_path):
     python = str(Path(sys.base_prefix).resolve())
     if request.param == "mounts":
-        return PRIVATE.format(hidden=hidden)
+        return PRIVATE.format(hidden=hidden, site=SITE)
     root = tmp_path / "root"
     root.mkdir()
-    return CHROOT.format(hidden=hidden, root=root, python=python)
+    return CHROOT.format(root=root, python=python, site=SITE)
 
 
 PYTHON = os.path.realpath(sys.executable)
@@ -87,8 +92,7 @@ PYTHON = os.path.realpath(sys.executable)
 
 def test_a_training_in_a_container(tmp_path, script):
     pytest.importorskip("torch")
-    site = str(Path(pytest.importorskip("torch").__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": site}
+    environment = {**os.environ, "PYTHONPATH": "/mnt"}
     trace = tmp_path / "train.vram"
     with contained(script, PYTHON, "-c", TRAIN, env=environment) as (process, pid):
         dumped = vramscope("dump", pid, "--json", "--holders", "3", cwd=tmp_path)
@@ -165,7 +169,7 @@ def test_a_program_without_python_in_a_container(tmp_path, script):
 def test_a_container_in_which_nothing_can_be_written_is_refused(tmp_path, hidden):
     script = (
         "for d in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o ro none $d || exit 1; done;"
-        f' mount -t tmpfs none {hidden} && exec "$@"'
+        f' {HIDE.format(hidden=hidden)} && exec "$@"'
     )
     with contained(script, PYTHON, "-c", COUNT, "10") as (process, pid):
         done = vramscope("attach", pid, cwd=tmp_path)
