@@ -22,7 +22,8 @@ struct FirstApi {
   int (*is_initialized)();
   int (*gil_check)();
   const char* (*get_version)();
-  Object (*get_frame)();  // PyEval_GetFrame: borrowed
+  Object (*get_globals)();  // PyEval_GetGlobals: borrowed; null where no Python runs
+  Object (*get_frame)();    // PyEval_GetFrame: borrowed
   Object (*frame_code)(Object);
   Object (*frame_back)(Object);
   int (*frame_lasti)(Object);  // may be null
@@ -50,6 +51,7 @@ struct FirstApi {
     has_all &= get(is_initialized, "Py_IsInitialized");
     has_all &= get(gil_check, "PyGILState_Check");
     has_all &= get(get_version, "Py_GetVersion");
+    has_all &= get(get_globals, "PyEval_GetGlobals");
     has_all &= get(get_frame, "PyEval_GetFrame");
     has_all &= get(frame_code, "PyFrame_GetCode");
     has_all &= get(frame_back, "PyFrame_GetBack");
@@ -301,7 +303,8 @@ void PythonObserveOpening(const char* file) {
     GiveUp(python, kTooOld);
     return WatchPythonFinalisation();
   }
-  if (python.get_frame() == nullptr)
+  // PyEval_GetFrame would make an object of the program's frame.
+  if (python.get_globals() == nullptr)
     return;
   const uint32_t version = ParseVersion(python.get_version());
   PythonLayout layout{};
