@@ -40,7 +40,7 @@ function(vramscope_layer NAME)
       -fno-exceptions -fno-rtti -fvisibility=hidden -fno-stack-protector -fno-threadsafe-statics -O2)
   else()
     target_link_libraries(vramscope_${NAME} PUBLIC vramscope_offline_flags)
-    # Most of a file's time goes into headers: six files together take a third of the time.
+    # Most of a file's time goes into headers: six files share it.
     set_target_properties(vramscope_${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   endif()
   if(VRAMSCOPE_BUILD_TESTS AND ARG_TESTS)

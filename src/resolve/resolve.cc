@@ -515,6 +515,9 @@ void TablesOf::AddTrust() {
   for (const price::DevicePrices& prices : ledger_.prices())
     not_measured.count += prices.contexts_not_measured;
   AddLoss(not_measured);
+  trace::Loss unlisted{"phases of inference engines not listed"};
+  unlisted.count = base_.phases.unlisted_phases();
+  AddLoss(unlisted);
   // Except named ones, such as parameters.
   trace::Loss before{"CPU tensors from before the start are not counted"};
   for (const Account& account : base_.accounts.all()) {

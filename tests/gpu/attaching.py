@@ -196,7 +196,7 @@ def native_case(bench):
             _, seconds = vramscope(bench, "attach", program.process.pid, "--for", "3s", "-o", trace, "--no-report")
         output = program.finish(bench.limit(60))
     recording = compare.Recording(bench.program, trace, "cuda", bench.environment)
-    report = recording.report("--at", "peak", "--by", "category,line")
+    report = recording.report("--at", "peak", "--by", "owner,line")
     rows, lines = {}, {}
     for row in report["rows"]:
         for sums, key in ((rows, row["path"][0]), (lines, row["path"][-1])):

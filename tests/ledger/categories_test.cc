@@ -370,6 +370,21 @@ TEST_F(EnginesTest, MarksReplaceFunctions) {
               UnorderedElementsAre(Pair("load", 1), Pair("serve", 2), Pair("other", 4)));
 }
 
+TEST_F(EnginesTest, PhasesWithoutEndAreCut) {
+  constexpr uint32_t kListed = 1 << 16;
+  for (uint32_t i = 0; i < kListed + 3; ++i)
+    trace_.Mark(i % 2 == 0 ? "phase:serve" : "phase:load");
+  trace_.Mark("all");
+  const std::unique_ptr<tables::Recording> recording = Analyse(trace_);
+  ASSERT_EQ(recording->tables().phases.size(), kListed);
+  // The last one ends where the first that is not listed begins.
+  EXPECT_LT(recording->tables().phases.back().end_ns, recording->tables().marks.back().time_ns);
+  const Report report = ReportOf(trace_);
+  ASSERT_EQ(report.losses.size(), 1u);
+  EXPECT_EQ(report.losses[0].name, "phases of inference engines not listed");
+  EXPECT_EQ(report.losses[0].count, 3u);
+}
+
 TEST_F(EnginesTest, ATrainerBesideAnEngineKeepsItsPhases) {
   AddNet();
   In({{kVllm + "gpu_worker.py", "Worker.execute_model"}});

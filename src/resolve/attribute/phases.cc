@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "format/enums.h"
 
@@ -170,10 +171,16 @@ void Phases::Join(const Operator& here,
 }
 
 void Phases::AddEnginePhase(trace::ProcessId process, std::string_view name, int64_t time_ns) {
-  int64_t& begin_ns = processes_[process.value].phase_begin_ns;
-  begin_ns = std::max(begin_ns, time_ns);
-  if (engine_phases_.size() < kMostEnginePhases)
-    engine_phases_.push_back({process, std::string(name), begin_ns});
+  ProcessState& state = processes_[process.value];
+  state.phase_begin_ns = std::max(state.phase_begin_ns, time_ns);
+  if (engine_phases_.size() < kMostEnginePhases) {
+    engine_phases_.push_back({process, std::string(name), state.phase_begin_ns});
+    return;
+  }
+  ++unlisted_phases_;
+  // The last one that is listed must end.
+  if (!std::exchange(state.has_unlisted_phases, true))
+    engine_phases_.push_back({process, "", state.phase_begin_ns});
 }
 
 void Phases::Enter(trace::ProcessId process, Phase phase, int64_t time_ns) {

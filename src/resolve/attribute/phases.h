@@ -48,8 +48,9 @@ class Phases {
     std::string name;  // empty: none
     int64_t begin_ns = 0;
   };
-  // In the order of time.
+  // In the order of time. There is a limit to their number, and a count of those beyond it.
   const std::vector<EnginePhase>& engine_phases() const { return engine_phases_; }
+  uint64_t unlisted_phases() const { return unlisted_phases_; }
   // A mark "phase:NAME" begins a phase, and from then on only marks do. "phase:" ends it.
   void On(const trace::EventContext& at, const trace::Mark& e);
   // A call that may take memory of the driver's, as a context does. An engine's first ones begin
@@ -123,6 +124,7 @@ class Phases {
     Phase engine = Phase::kNone;  // the current one of all threads
     Phase before_sleep = Phase::kNone;
     bool has_phase_marks = false;
+    bool has_unlisted_phases = false;
     int64_t unbacked_bytes = 0;
     int64_t phase_begin_ns = INT64_MIN;
     Ends ends;
@@ -176,6 +178,7 @@ class Phases {
   std::vector<ProcessState> processes_;
   std::vector<ThreadState> threads_;
   std::vector<EnginePhase> engine_phases_;
+  uint64_t unlisted_phases_ = 0;
   std::vector<uint8_t> said_;  // by string: the category that it names + 1; 0: not looked up yet
 };
 
