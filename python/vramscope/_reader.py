@@ -339,6 +339,8 @@ class Report(NamedTuple):
     unexplained: Table
     #: only if `--overflow` used host memory: the peak on a large enough GPU
     overflow: Table
+    #: only if sampled: at its peak, at its fullest, and last
+    host_memory: Table
     #: one way in which the recording is incomplete
     losses: Table
     #: a check of the figures

@@ -19,10 +19,13 @@ struct Names {
   const char* limit;  // files of a group
   const char* usage;
   const char* caches;  // key of memory.stat: what the kernel gives up where memory is short
+  const char* kills;   // the file with kKillsKey
 };
 constexpr Names kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                          "\ntotal_inactive_file "};
-constexpr Names kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "\ninactive_file "};
+                          "\ntotal_inactive_file ", "memory.oom_control"};
+constexpr Names kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "\ninactive_file ",
+                          "memory.events"};
+constexpr char kKillsKey[] = "\noom_kill ";
 
 const Names& NamesOf(bool is_version_2) {
   return is_version_2 ? kVersion2 : kVersion1;
@@ -74,12 +77,17 @@ uint64_t ReadNumber(const char* folder, const char* file) {
   return NumberOf(text);
 }
 
+// kNoLimit if the file has no such line.
+uint64_t ReadNumberOf(const char* folder, const char* file, const char* key) {
+  char text[kMaxTextBytes];
+  ReadText(folder, file, text);
+  const char* const line = std::strstr(text, key);
+  return line != nullptr ? NumberOf(line + std::strlen(key)) : kNoLimit;
+}
+
 // In bytes; 0 if nothing says.
 uint64_t CachesOf(const char* folder, const char* key) {
-  char text[kMaxTextBytes];
-  ReadText(folder, "memory.stat", text);
-  const char* const line = std::strstr(text, key);
-  const uint64_t bytes = line != nullptr ? NumberOf(line + std::strlen(key)) : 0;
+  const uint64_t bytes = ReadNumberOf(folder, "memory.stat", key);
   return bytes < kNoLimit ? bytes : 0;
 }
 
@@ -127,6 +135,9 @@ void MemoryGroups::FindAbove(const char* root,
     Join(found.folder, root, names.mount, group);
     found.mount = std::strlen(root) + std::strlen(names.mount);
     found.is_version_2 = is_version_2;
+    if (own_.folder[0] == '\0' && ReadNumberOf(found.folder, names.kills, kKillsKey) < kNoLimit) {
+      own_ = found;
+    }
     if (found.folder[0] != '\0' && ReadNumber(found.folder, names.limit) < kNoLimit &&
         ++count_ == kMaxGroups) {
       return;
@@ -138,8 +149,9 @@ void MemoryGroups::FindAbove(const char* root,
   }
 }
 
-void MemoryGroups::Find(const char* process, const char* root) {
+bool MemoryGroups::Find(const char* process, const char* root) {
   count_ = 0;
+  own_ = {};
   char folder[kMaxPathBytes];
   Join(folder, root, "/proc/", process);
   char text[kMaxTextBytes];
@@ -159,6 +171,7 @@ void MemoryGroups::Find(const char* process, const char* root) {
     }
     line = *end != '\0' ? end + 1 : end;
   }
+  return count_ != 0 || own_.folder[0] != '\0';
 }
 
 uint64_t MemoryGroups::LimitBytes(size_t index) const {
@@ -178,6 +191,13 @@ uint64_t MemoryGroups::FreeBytes(size_t index, uint64_t limit_bytes, uint64_t en
     used -= caches < used ? caches : used;
   }
   return used < limit_bytes ? limit_bytes - used : 0;
+}
+
+uint64_t MemoryGroups::OutOfMemoryKills() const {
+  if (own_.folder[0] == '\0')
+    return 0;
+  const uint64_t kills = ReadNumberOf(own_.folder, NamesOf(own_.is_version_2).kills, kKillsKey);
+  return kills < kNoLimit ? kills : 0;
 }
 
 uint64_t HostMemoryHeadroomBytes(const MemoryGroups& groups, const char* root) {

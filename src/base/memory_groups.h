@@ -13,8 +13,8 @@ namespace vramscope::base {
 class MemoryGroups {
  public:
   // Looks where the process ("self" or its number) is and which of its groups, and of those above
-  // them, have a limit: four at most. Tests pass another `root` than "/".
-  void Find(const char* process = "self", const char* root = "");
+  // them, have a limit: four at most. False if it has no group. Tests pass another `root` than "/".
+  bool Find(const char* process = "self", const char* root = "");
 
   size_t count() const { return count_; }
   // The group's path below the mount, "" for the root.
@@ -25,6 +25,10 @@ class MemoryGroups {
   // up for others. They are added only where less than `enough_bytes` are left without them, since
   // the kernel adds them up when it is asked.
   uint64_t FreeBytes(size_t index, uint64_t limit_bytes, uint64_t enough_bytes = UINT64_MAX) const;
+  // Its own group, as a path; "" if it has no count of kills.
+  const char* own_group() const { return own_.folder; }
+  // Processes of that group, and of those below, that the kernel killed because memory ran out.
+  uint64_t OutOfMemoryKills() const;
 
  private:
   static constexpr size_t kMaxGroups = 4;
@@ -37,6 +41,7 @@ class MemoryGroups {
 
   void FindAbove(const char* root, bool is_version_2, const char* path, size_t size_bytes);
 
+  Group own_ = {};  // has a count of kills; the folder is empty if there is none
   Group groups_[kMaxGroups] = {};
   size_t count_ = 0;
 };

@@ -106,6 +106,23 @@ TEST_F(MemoryGroupsTest, TheLimitOfTheMomentCounts) {
   EXPECT_EQ(groups.FreeBytes(0, groups.LimitBytes(0)), UINT64_MAX);
 }
 
+TEST_F(MemoryGroupsTest, KillsAreOfItsOwnGroup) {
+  MemoryGroups groups;
+  Write("/proc/self/cgroup", "0::/jobs/train");
+  EXPECT_FALSE(groups.Find("self", root_.c_str()));
+  EXPECT_EQ(groups.OutOfMemoryKills(), 0u);
+  Write("/sys/fs/cgroup/jobs/memory.events", "low 0\nhigh 0\nmax 9\noom 9\noom_kill 7");
+  Write("/sys/fs/cgroup/jobs/train/memory.events", "low 0\nhigh 0\nmax 3\noom 2\noom_kill 1");
+  EXPECT_TRUE(groups.Find("self", root_.c_str()));
+  EXPECT_EQ(groups.count(), 0u);
+  EXPECT_EQ(groups.OutOfMemoryKills(), 1u);
+  Write("/proc/self/cgroup", "4:memory:/job");
+  Write("/sys/fs/cgroup/memory/job/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2");
+  EXPECT_TRUE(groups.Find("self", root_.c_str()));
+  EXPECT_EQ(groups.OutOfMemoryKills(), 2u);
+}
+
 TEST_F(MemoryGroupsTest, WhatIsNoListOfGroupsIsPassedOver) {
   Group2("", std::to_string(8 * kMiB), 5 * kMiB);
   for (const char* text : {"", "\n\n", "0", "0:", "0::", "0::x", ":::", "4:memory"}) {

@@ -28,6 +28,7 @@
 #include "record/child_process.h"
 #include "record/environment.h"
 #include "record/recording_place.h"
+#include "record/sample/host_sampler.h"
 #include "record/sample/nvml.h"
 #include "record/sample/sampler.h"
 #include "record/watch/watches.h"
@@ -86,6 +87,7 @@ class Run {
   std::unique_ptr<ExitWatch> exits_;
   std::unique_ptr<RefusalWatch> refusals_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<HostSampler> host_;
   int snapshot_signal_ = 0;
   std::unique_ptr<SnapshotTaker> snapshots_;
   std::unique_ptr<RingKeeper> ring_;
@@ -199,6 +201,8 @@ void Run::StartSampling() {
   watch_ = std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(),
                                           place_.live_directory());
   watch_->Start();
+  host_ = std::make_unique<HostSampler>(place_.file(), place_.live_directory(), child_->pid());
+  host_->Start();
   exits_ = std::make_unique<ExitWatch>(place_.live_directory(), child_->pid());
   exits_->Start();
   refusals_ = std::make_unique<RefusalWatch>(place_.live_directory(), ShortPath(place_.output()));
@@ -301,6 +305,8 @@ void Run::EndSampling(int wait_status) {
   const int64_t ended_ns = base::MonotonicNs();
   if (sampler_ != nullptr)
     sampler_->Stop();
+  host_->Stop();
+  host_->WriteLast();
   watch_->Stop();
   exits_->Stop();
   refusals_->Stop();
@@ -324,7 +330,8 @@ void Run::EndSampling(int wait_status) {
   }
   for (const std::string& failure :
        {sampler_ != nullptr ? sampler_->failure() : std::string(), watch_->failure(),
-        exits_->failure(), refusals_->failure(), snapshots_ != nullptr ? snapshots_->failure() : "",
+        host_->failure(), exits_->failure(), refusals_->failure(),
+        snapshots_ != nullptr ? snapshots_->failure() : "",
         ring_ != nullptr ? ring_->failure() : ""}) {
     if (!failure.empty())
       notes_.push_back(
@@ -419,6 +426,7 @@ int Run::Execute() {
   const int error = child_->Start(variables);
   if (error != 0) {
     sampler_.reset();
+    host_.reset();
     watch_.reset();
     exits_.reset();
     refusals_.reset();

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "pipeline/live_directory.h"
@@ -163,6 +164,34 @@ bool IsBelow(pid_t pid, pid_t root) {
     pid = stat.parent;
   }
   return false;
+}
+
+std::vector<pid_t> ProcessesFrom(pid_t root) {
+  std::vector<pid_t> found;
+  std::vector<pid_t> waiting = {root};
+  std::set<pid_t> seen;
+  while (!waiting.empty()) {
+    const pid_t pid = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(pid).second)
+      continue;
+    found.push_back(pid);
+    for (const std::string& task : util::ListProc(pid, "task")) {
+      const std::optional<std::string> text = util::ReadProc(pid, "task/" + task + "/children");
+      if (!text)
+        continue;
+      const char* at = text->data();
+      const char* const last = at + text->size();
+      for (pid_t child = 0; at < last;) {
+        const auto [next, failed] = std::from_chars(at, last, child);
+        if (failed != std::errc())
+          break;
+        waiting.push_back(child);
+        at = next < last ? next + 1 : next;
+      }
+    }
+  }
+  return found;
 }
 
 Enrolment EnrolmentOf(std::string_view environment,

@@ -75,6 +75,9 @@ bool IsRunning(pid_t pid);
 // where its number is not ours.
 bool IsBelow(pid_t pid, pid_t root);
 
+// `root` and all processes that IsBelow() finds below it.
+std::vector<pid_t> ProcessesFrom(pid_t root);
+
 // The kernel's figures of a process; false if it has ended.
 bool ReadProcessStat(pid_t pid, ProcessStat* stat);
 

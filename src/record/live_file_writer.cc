@@ -143,7 +143,7 @@ void LiveFileWriter::Append(size_t size_bytes) {
   // First the record, then the length that makes it count.
   if (!WriteAt(chunk_.data() + used_bytes_, size_bytes, chunk_offset_ + used_bytes_)) {
     failed_ = true;
-    CountLoss(format::Loss::kFileFull);
+    AddLoss(format::Loss::kFileFull, 1);
     return;
   }
   used_bytes_ += size_bytes;
@@ -158,7 +158,7 @@ void LiveFileWriter::Append(size_t size_bytes) {
   }
 }
 
-void LiveFileWriter::CountLoss(format::Loss loss, uint64_t count) {
+void LiveFileWriter::AddLoss(format::Loss loss, uint64_t count) {
   const auto index = static_cast<size_t>(loss);
   header_.lost[index] += count;
   header_.lost_again[index] += count;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace vramscope::cli {
 //   launcher.vrl   header | chunk header | record | record | ...      one chunk after the other
 //   Write()        1. the record's bytes, 2. committed_bytes and seal in one pwrite(2)
 //
-// A reader that comes between the two does not see the record yet. Not thread-safe.
+// A reader that comes between the two does not see the record yet. Thread-safe, except for Close().
 class LiveFileWriter {
  public:
   // `file` was made for it just now, in a directory that is open: see util/owned_file.h.
@@ -33,20 +34,24 @@ class LiveFileWriter {
   // Ticks are CLOCK_MONOTONIC nanoseconds. Dropped and counted once the disk is full.
   template <class Record>
   void Write(const Record& record) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const size_t bound = format::EncodedBound(record);
     if (bound > kMaxRecordBytes) {
-      CountLoss(format::Loss::kRecordTooLarge);
+      AddLoss(format::Loss::kRecordTooLarge, 1);
       return;
     }
     if (!HasRoom(bound)) {
-      CountLoss(format::Loss::kFileFull);
+      AddLoss(format::Loss::kFileFull, 1);
       return;
     }
     uint8_t* const begin = chunk_.data() + used_bytes_;
     Append(static_cast<size_t>(format::Encode(record, begin, &delta_) - begin));
   }
 
-  void CountLoss(format::Loss loss, uint64_t count = 1);
+  void CountLoss(format::Loss loss, uint64_t count = 1) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    AddLoss(loss, count);
+  }
 
   // Seals the last chunk and flags the file as closed. Nothing may be written after it.
   void Close();
@@ -61,7 +66,9 @@ class LiveFileWriter {
   bool BeginChunk();
   void SealChunk();
   void Append(size_t size_bytes);
+  void AddLoss(format::Loss loss, uint64_t count);
 
+  std::mutex mutex_;
   const util::UniqueFd file_;
   format::FileHeader header_{};
   std::vector<uint8_t> chunk_;  // the whole chunk under way, its header included

@@ -49,6 +49,7 @@ class TablesOf {
     AddSites();
     NameTied();
     AddSamples();
+    AddHostSamples();
     AddChanges();
     AddProgram();
     AddTrust();
@@ -71,6 +72,7 @@ class TablesOf {
   tables::StackId PlaceInBackward(tables::StackId forward);
   tables::FrameId InBackward(tables::FrameId frame);
   void AddSamples();
+  void AddHostSamples();
   void AddChanges();
   void AddProgram();
   void AddPhases();
@@ -420,6 +422,18 @@ void TablesOf::AddSamples() {
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   std::stable_sort(out_.process_samples.begin(), out_.process_samples.end(),
                    [](const auto& a, const auto& b) { return a.account < b.account; });
+}
+
+void TablesOf::AddHostSamples() {
+  const auto number = [](uint64_t value) {
+    return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX));
+  };
+  for (const trace::HostSample& sample : trace_.host_samples()) {
+    out_.host_samples.push_back({sample.time_ns, number(sample.processes), sample.resident_bytes,
+                                 sample.shared_bytes, number(sample.largest_pid),
+                                 sample.largest_bytes, sample.limit_bytes, sample.used_bytes,
+                                 sample.kills});
+  }
 }
 
 // Changes at the same instant are one change.

@@ -50,9 +50,10 @@ struct Tables {
   std::vector<ChangeRow> changes;  // by time
   std::vector<SampleRow> samples;  // by time
   std::vector<ProcessSampleRow> process_samples;
-  std::vector<MarkRow> marks;            // by time
-  std::vector<IterationRow> iterations;  // by process and number
-  std::vector<PeakRow> peaks;            // one a device, in their order
+  std::vector<HostSampleRow> host_samples;  // by time
+  std::vector<MarkRow> marks;               // by time
+  std::vector<IterationRow> iterations;     // by process and number
+  std::vector<PeakRow> peaks;               // one a device, in their order
   std::vector<OutOfMemoryRow> out_of_memory;
   std::vector<PhaseRow> phases;  // by process and time
   std::vector<LossRow> losses;
@@ -78,6 +79,7 @@ struct Tables {
     visit(self.changes);
     visit(self.samples);
     visit(self.process_samples);
+    visit(self.host_samples);
     visit(self.marks);
     visit(self.iterations);
     visit(self.peaks);

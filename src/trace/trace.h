@@ -81,6 +81,19 @@ class LossCounter {
   std::map<uint64_t, Sum> sums_;
 };
 
+// Host memory of all processes together: format::HostSample.
+struct HostSample {
+  int64_t time_ns = 0;
+  uint64_t processes = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t shared_bytes = 0;
+  uint64_t largest_pid = 0;
+  uint64_t largest_bytes = 0;
+  uint64_t limit_bytes = 0;
+  uint64_t used_bytes = 0;
+  uint64_t kills = 0;
+};
+
 struct SessionInfo {
   std::string path;
   std::string name;      // --name, else the command's basename
@@ -107,6 +120,7 @@ class Trace {
   std::span<const Process> processes() const { return processes_; }
   std::span<const Thread> threads() const { return threads_; }  // index 0: no thread
   std::span<const Loss> losses() const { return losses_; }
+  std::span<const HostSample> host_samples() const { return host_samples_; }  // by time
 
   // Complete and at rest before the first event. Functions of native frames are demangled symbols,
   // or "0x..." if there is none.
@@ -134,6 +148,7 @@ class Trace {
   std::vector<Process> processes_;
   std::vector<Thread> threads_;
   std::vector<Loss> losses_;
+  std::vector<HostSample> host_samples_;
   tables::Dictionaries dictionaries_;
 };
 

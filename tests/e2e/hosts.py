@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Iterator
 
+import pytest
 from live_file import LiveFile, read_directory
 from places import HOSTS, PROBE, ROOT, VRAMSCOPE
 
@@ -31,6 +32,31 @@ def probe_environment(directory: Path, options: str = "cpu", preload: str = "") 
         "VRAMSCOPE_DIR": str(directory),
         "VRAMSCOPE_OPTIONS": options,
     }
+
+
+@contextlib.contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """A control group with that memory limit, of either version; the file that takes its processes."""
+    own = {controllers: path for _, controllers, path in
+           (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())}  # fmt: skip
+    for base, controllers, limit, members in (
+        ("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "tasks"),
+        ("/sys/fs/cgroup", "", "memory.max", "cgroup.procs"),
+    ):
+        group = Path(base + own.get(controllers, "")) / f"vramscope-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(limit_bytes))
+            yield group / members
+            return
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+    pytest.skip("no memory limit can be set here")
 
 
 @contextlib.contextmanager

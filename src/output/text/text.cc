@@ -293,6 +293,8 @@ void TextReport::AddTitle(const std::string& answer) {
   out_.AddWrapped(answer, Ink::kBold);
   for (const std::string& line : EndLines(recording_))
     out_.AddCut(line, Ink::kWarning);
+  if (const std::string line = HostKillLine(report_, recording_); !line.empty())
+    out_.AddWrapped(line, Ink::kWarning);
   out_.AddCut(out_.Clean(RecordedCommand(recording_)), answer.empty() ? Ink::kBold : Ink::kDim);
   std::string facts =
       IsOfOneInstant() ? "one instant" : util::FormatDuration(session.end_ns - session.begin_ns);
@@ -351,7 +353,8 @@ std::string TextReport::Format() {
   std::vector<std::string> last = OverflowLines(report_, recording_, out_.style());
   for (const std::vector<std::string>& lines :
        {CheckpointLines(recording_), AsleepLines(report_, recording_),
-        TrustLines(report_, recording_, out_.style()), options_.closing})
+        HostMemoryLines(report_, recording_, false), TrustLines(report_, recording_, out_.style()),
+        options_.closing})
     last.insert(last.end(), lines.begin(), lines.end());
   ReportTables tables(report_, recording_, &out_);
   if (gpus_.size() > 1) {

@@ -97,6 +97,15 @@ std::vector<std::string> CheckpointLines(const tables::Recording& recording);
 std::vector<std::string> AsleepLines(const query::Report& report,
                                      const tables::Recording& recording);
 
+// Says that the kernel's out-of-memory killer ended the program or another process of its control
+// group, with the last figures of host memory; "" if it did not.
+std::string HostKillLine(const query::Report& report, const tables::Recording& recording);
+
+// Host memory at its fullest if a control group was nearly full; with `always`, at its peak.
+std::vector<std::string> HostMemoryLines(const query::Report& report,
+                                         const tables::Recording& recording,
+                                         bool always);
+
 // "Trace: train.vram (5.90 MiB, 4.8 bytes an event)".
 std::string TraceLine(const tables::Recording& recording,
                       const std::string& path,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -294,6 +295,87 @@ std::vector<std::string> AsleepLines(const query::Report& report,
         util::FormatBytes(peak.bytes), DeviceMark(recording, peak.device), at, peak.time_ns));
   }
   return lines;
+}
+
+namespace {
+
+// "At 12.3 s its 3 processes had 3.90 GiB of host memory (1.00 GiB shared), pid 17 most (2.10 GiB);
+// the control group used 3.98 GiB of 4.00 GiB".
+std::string HostMemoryText(const query::HostMemory& sample, const tables::Recording& recording) {
+  std::string text =
+      fmt::format("At {} its {} had {} of host memory",
+                  util::FormatDuration(sample.time_ns - recording.tables().session.begin_ns),
+                  sample.processes == 1 ? "process" : fmt::format("{} processes", sample.processes),
+                  util::FormatBytes(sample.resident_bytes));
+  if (sample.shared_bytes != 0)
+    text += fmt::format(" ({} shared)", util::FormatBytes(sample.shared_bytes));
+  if (sample.processes > 1) {
+    text += fmt::format(", pid {} most ({})", sample.largest_pid,
+                        util::FormatBytes(sample.largest_bytes));
+  }
+  if (sample.pinned_bytes != 0)
+    text += fmt::format("; {} pinned", util::FormatBytes(sample.pinned_bytes));
+  if (sample.limit_bytes) {
+    text += fmt::format("; the control group used {} of {}",
+                        util::FormatBytes(sample.used_bytes.value_or(0)),
+                        util::FormatBytes(*sample.limit_bytes));
+  }
+  return text;
+}
+
+const query::HostMemory* HostMemoryOf(const query::Report& report, std::string_view at) {
+  const auto found = std::find_if(report.host_memory.begin(), report.host_memory.end(),
+                                  [&](const query::HostMemory& row) { return row.at == at; });
+  return found != report.host_memory.end() ? &*found : nullptr;
+}
+
+bool IsNearLimit(const query::HostMemory* sample, uint64_t percent) {
+  return sample != nullptr && sample->limit_bytes &&
+         sample->used_bytes.value_or(0) / percent >= *sample->limit_bytes / 100;
+}
+
+}  // namespace
+
+std::string HostKillLine(const query::Report& report, const tables::Recording& recording) {
+  const query::HostMemory* const last = HostMemoryOf(report, "last");
+  if (last == nullptr)
+    return "";
+  const tables::Tables& tables = recording.tables();
+  const bool has_process = tables.processes.size() > 1;
+  const bool is_killed = tables::NoteOf(recording, kProgramEndNote) == WaitText(SIGKILL) ||
+                         (has_process && tables.processes[1].wait_status == SIGKILL);
+  const std::string figures = HostMemoryText(*last, recording);
+  if (last->kills != 0) {
+    const std::string what = is_killed && last->kills == 1 ? "it"
+                             : last->kills == 1
+                                 ? "a process of its control group"
+                                 : fmt::format("{} processes of its control group", last->kills);
+    return fmt::format("Host memory ran out: the kernel's out-of-memory killer ended {}. {}.", what,
+                       figures);
+  }
+  // Where the kernel kills the whole group, the launcher ends, too, and cannot count.
+  const bool is_lost =
+      has_process && tables.processes[1].wait_status < 0 && tables.processes[1].closed_cleanly == 0;
+  constexpr uint64_t kNearPercent = 97;
+  if (!IsNearLimit(last, kNearPercent) || (!is_killed && !is_lost))
+    return "";
+  return "Host memory probably ran out, and the kernel's out-of-memory killer ended it. " +
+         figures + ".";
+}
+
+std::vector<std::string> HostMemoryLines(const query::Report& report,
+                                         const tables::Recording& recording,
+                                         bool always) {
+  constexpr uint64_t kWorthPercent = 90;
+  const query::HostMemory* const fullest = HostMemoryOf(report, "fullest");
+  if (IsNearLimit(fullest, kWorthPercent) && (always || HostKillLine(report, recording).empty())) {
+    return {HostMemoryText(*fullest, recording) +
+            ": the kernel kills processes of a group that exceeds its limit"};
+  }
+  const query::HostMemory* const peak = HostMemoryOf(report, "peak");
+  if (!always || peak == nullptr)
+    return {};
+  return {HostMemoryText(*peak, recording)};
 }
 
 std::string TraceLine(const tables::Recording& recording,

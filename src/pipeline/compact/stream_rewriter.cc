@@ -151,6 +151,17 @@ class StreamRewriter {
   void WriteDescription(const Record& record, const format::RawRecord& raw);
   template <class Record>
   void WriteEvent(const Record& record, std::optional<format::PastOrigin> said);
+  // Only new peaks, by a sixteenth: the past of a long run has few of them.
+  bool Keeps(const format::HostSample& sample) {
+    const auto is_peak = [](uint64_t bytes, uint64_t* most_bytes) {
+      if (bytes <= *most_bytes + *most_bytes / 16)
+        return false;
+      *most_bytes = bytes;
+      return true;
+    };
+    const bool most_resident = is_peak(sample.resident, &most_resident_bytes_);
+    return is_peak(sample.used, &most_used_bytes_) || most_resident;
+  }
   bool Keeps() const { return record_ < plan_.keep.size() && plan_.keep[record_]; }
   // Whether an event may be kept of the next records. Most chunks keep none.
   bool KeepsAny(uint32_t records) const {
@@ -209,6 +220,8 @@ class StreamRewriter {
   std::map<uint32_t, uint64_t> own_strings_, own_stacks_, own_scopes_;
 
   // The state of the output.
+  uint64_t most_resident_bytes_ = 0;
+  uint64_t most_used_bytes_ = 0;
   uint32_t written_tid_ = 0;
   std::string written_name_;
   uint64_t written_scope_ = 0;
@@ -442,6 +455,9 @@ void StreamRewriter::Write(const Record& record, const format::RawRecord& raw) {
   } else if constexpr (std::is_same_v<Record, format::PastOrigin>) {
     if (carries_origins_)
       carried_ = record;
+  } else if constexpr (std::is_same_v<Record, format::HostSample>) {
+    if (Keeps(record))
+      WriteEvent(record, std::nullopt);
   } else if constexpr (!kIsRewritten<Record>) {
     const std::optional<format::PastOrigin> origin = std::exchange(carried_, std::nullopt);
     if (kIsAlwaysKept<Record> || Keeps())

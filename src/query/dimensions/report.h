@@ -135,6 +135,9 @@ util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOpti
 // What `run --summary` leaves of a recording: at most 64 KiB a rank.
 util::Result<Summary> MakeSummary(const tables::Recording& recording);
 
+// The samples of host memory that a report shows; none if no sample was taken.
+util::Result<std::vector<HostMemory>> MakeHostMemory(const tables::Recording& recording);
+
 // By device; none of a run in which nothing was served from the host.
 util::Result<std::vector<Overflow>> FindOverflow(const tables::Recording& recording);
 

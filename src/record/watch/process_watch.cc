@@ -49,25 +49,6 @@ constexpr std::chrono::milliseconds kPeriod{250};
 constexpr int kLooksToBelieve = 2;
 constexpr size_t kMaxFound = 10'000;
 
-std::vector<pid_t> ChildrenOf(pid_t pid) {
-  std::vector<pid_t> children;
-  for (const std::string& task : util::ListProc(pid, "task")) {
-    const std::optional<std::string> text = util::ReadProc(pid, "task/" + task + "/children");
-    if (!text)
-      continue;
-    const char* at = text->data();
-    const char* const last = at + text->size();
-    for (pid_t child = 0; at < last;) {
-      const auto [next, failed] = std::from_chars(at, last, child);
-      if (failed != std::errc())
-        break;
-      children.push_back(child);
-      at = next < last ? next + 1 : next;
-    }
-  }
-  return children;
-}
-
 // Why the process is not recorded, "" if it is, nothing if that cannot be said now.
 std::optional<std::string> WhyUnrecorded(pid_t pid,
                                          const std::string& live_directory,
@@ -167,17 +148,8 @@ bool ProcessWatch::Look() {
     if (IsBelow(pid, root_))
       Examine(pid, true);
   }
-  std::vector<pid_t> waiting = {root_};
-  std::set<pid_t> seen;
-  while (!waiting.empty()) {
-    const pid_t pid = waiting.back();
-    waiting.pop_back();
-    if (!seen.insert(pid).second)
-      continue;
-    for (const pid_t child : ChildrenOf(pid))
-      waiting.push_back(child);
+  for (const pid_t pid : ProcessesFrom(root_))
     Examine(pid, false);
-  }
   pace_.End();
   return true;
 }

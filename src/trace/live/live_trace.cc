@@ -134,6 +134,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   trace->BuildClocks();
   trace->BuildDevices();
   trace->BuildProcesses();
+  trace->AddHostSamples();
   trace->BuildSession(path, session);
   trace->losses_ = losses.Rows();
   return std::unique_ptr<Trace>(std::move(trace));
@@ -316,6 +317,18 @@ std::vector<LiveTrace::Exit> LiveTrace::Exits() const {
   std::sort(exits.begin(), exits.end(),
             [](const Exit& a, const Exit& b) { return a.time_ns < b.time_ns; });
   return exits;
+}
+
+void LiveTrace::AddHostSamples() {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    for (auto& [ticks, sample] : scans_[i].host_samples) {
+      sample.time_ns = clocks_[i].ToNs(ticks);
+      if (sample.time_ns <= until_ns_)
+        host_samples_.push_back(sample);
+    }
+  }
+  std::stable_sort(host_samples_.begin(), host_samples_.end(),
+                   [](const HostSample& a, const HostSample& b) { return a.time_ns < b.time_ns; });
 }
 
 // The processes of a sampled recording, which has no live files of theirs.

@@ -73,6 +73,7 @@ class LiveTrace : public Trace {
   void BuildDevices();
   DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);
   void AddSampledProcesses();
+  void AddHostSamples();
   void BuildProcesses();
   bool GoesOn(ProcessId process, bool has_exit, int64_t end_ns) const;
   std::vector<Exit> Exits() const;

@@ -166,6 +166,21 @@ class StreamScanner : public FirstLook<StreamScanner> {
     owner_.scan_.exits.push_back(exit);
     return false;
   }
+  bool On(const format::HostSample& r, Event*) {
+    auto& samples = owner_.scan_.host_samples;
+    if (dictionaries().Charge("samples of host memory", sizeof samples[0])) {
+      samples.push_back({r.time,
+                         {.processes = r.processes,
+                          .resident_bytes = r.resident,
+                          .shared_bytes = r.shared,
+                          .largest_pid = r.largest_pid,
+                          .largest_bytes = r.largest_resident,
+                          .limit_bytes = r.limit,
+                          .used_bytes = r.used,
+                          .kills = r.kills}});
+    }
+    return false;
+  }
   bool On(const format::SampledProcess& r, Event*) {
     auto& sampled = owner_.scan_.sampled;
     if (dictionaries().Charge("processes",

@@ -132,6 +132,7 @@ struct FileScan {
   std::vector<std::pair<std::string, std::string>> runtime;
   std::vector<ExitRecord> exits;
   std::vector<SampledProcess> sampled;
+  std::vector<std::pair<uint64_t, HostSample>> host_samples;  // by ticks
   std::map<uint32_t, uint64_t> listed;  // by pid: ticks at which NVML last had a figure of it
   uint64_t event_count = 0;
   uint64_t last_ticks = 0;             // of the latest event; the header's start if there is none

@@ -100,6 +100,7 @@ class Skimmer : public FirstLook<Skimmer> {
   bool On(const format::Past&, Event*) { return Leave(); }
   bool On(const format::ProcessExit&, Event*) { return Leave(); }
   bool On(const format::SampledProcess&, Event*) { return Leave(); }
+  bool On(const format::HostSample&, Event*) { return Leave(); }
 
  private:
   bool Leave() {

@@ -108,6 +108,7 @@ class StreamSource {
     bool On(const format::Runtime&, Event*) { return false; }
     bool On(const format::ProcessExit&, Event*) { return false; }
     bool On(const format::SampledProcess&, Event*) { return false; }
+    bool On(const format::HostSample&, Event*) { return false; }
     bool On(const format::PastOrigin& r, Event*) {
       origin_ = {.scope = StringId{ids_.scopes.FindOrNone(r.scope)},
                  .has_origin = true,

@@ -2,7 +2,6 @@
 """Programs whose disk, address space, descriptors or file sizes have come to an end."""
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -10,11 +9,10 @@ import resource
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import losses, probe_environment, run_both
+from hosts import losses, memory_group, probe_environment, run_both
 from live_file import read_directory
 from places import HOSTS, PROBE, VRAMSCOPE
 
@@ -178,29 +176,6 @@ def test_a_disk_without_room_for_the_session_falls_back(tmp_path):
     assert result.stdout == "mounted\nstatus 6\n", result.stderr
     assert "cannot be written: the recording is" in result.stderr
     assert list(elsewhere.glob("vramscope-*/x.vram"))
-
-
-@contextlib.contextmanager
-def memory_group(limit_bytes: int) -> Iterator[Path]:
-    """A control group with that memory limit, of either version; the file that takes its processes."""
-    for base, limit, members in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "tasks"),
-        ("/sys/fs/cgroup", "memory.max", "cgroup.procs"),
-    ):
-        group = Path(base) / f"vramscope-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            (group / limit).write_text(str(limit_bytes))
-            yield group / members
-            return
-        except OSError:
-            continue
-        finally:
-            group.rmdir()
-    pytest.skip("no memory limit can be set here")
 
 
 @pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")

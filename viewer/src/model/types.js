@@ -145,6 +145,22 @@
  */
 
 /**
+ * Host memory of the program's processes at a sample.
+ * @typedef {object} HostMemory
+ * @property {string} at
+ * @property {number} time_ns
+ * @property {number} processes
+ * @property {number} resident_bytes
+ * @property {number} shared_bytes
+ * @property {number} pinned_bytes
+ * @property {number} largest_pid
+ * @property {number} largest_bytes
+ * @property {number|null} limit_bytes
+ * @property {number|null} used_bytes
+ * @property {number} kills
+ */
+
+/**
  * One way in which the recording is incomplete.
  * @typedef {object} Loss
  * @property {string} name
@@ -189,6 +205,7 @@
  * @property {ResidualSummary[]} residuals
  * @property {Unexplained[]} [unexplained]
  * @property {Overflow[]} [overflow]
+ * @property {HostMemory[]} [host_memory]
  * @property {Loss[]} losses
  * @property {Invariant[]} invariants
  * @property {Timeline[]} [timelines]
