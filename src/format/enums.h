@@ -53,6 +53,16 @@ enum class NameKind : uint8_t {
   kPool = 5,            // the address is a memory pool's handle
   kPrivatePool = 6,     // of PyTorch's: the address is in one of its segments, name: its id
   kCommunicator = 7,    // never in a Name: a Communicator record names the owner
+  kPath = 8,            // where it is in an argument of a JAX program: state.params['w'][0]
+};
+
+// How memory of XLA's pool was given out.
+enum class XlaBlockKind : uint8_t {
+  kOutput = 0,         // a program's result
+  kFromHost = 1,       // copied from the host
+  kCopy = 2,           // copied from another device or memory
+  kUninitialized = 3,  // made without content
+  kTemporary = 4,      // of a program while it runs; not a buffer
 };
 
 enum class PoolKind : uint8_t { kCreated = 0, kDefault = 1, kImported = 2 };

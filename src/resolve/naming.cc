@@ -5,6 +5,8 @@
 #include <array>
 #include <charconv>
 
+#include "resolve/attribute/pytree_path.h"
+
 namespace vramscope::resolve {
 namespace {
 
@@ -121,6 +123,12 @@ Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   const MemoryName& name = names.name(id);
   if (!IsOfModel(name))
     return {};
+  if (const std::string_view path = trace_.string(name.name); IsPytreePath(path)) {
+    const std::string shown = ShowPytreePath(path);
+    const size_t slash = shown.rfind('/');
+    return slash == std::string::npos ? ModuleText{}
+                                      : ModuleText{Intern(shown.substr(0, slash)), 0};
+  }
   const uint32_t root = RootOf(name, named);
   const ModuleNames::Below whole = ledger_.modules().InWhole(root, trace_.string(name.name));
   const size_t dot = whole.path.rfind('.');
@@ -180,6 +188,8 @@ uint32_t Naming::Parameter(const Named& named) {
     const ModuleNames::Below whole =
         ledger_.modules().InWhole(RootOf(name, named), trace_.string(name.name));
     std::string one = ledger_.modules().Prefix(whole.root) + whole.path;
+    if (const std::string_view path = trace_.string(name.name); IsPytreePath(path))
+      one = ShowPytreePath(path);
     // The name was given twice, before and after the model was complete.
     if (std::find(shown.begin(), shown.end(), one) == shown.end())
       shown.push_back(std::move(one));
@@ -208,8 +218,11 @@ uint32_t Naming::Tag(const Named& named) {
     const MemoryName& first = names.name(set.first);
     if (first.kind == NameKind::kOptimizerState && first.detail.value != 0)
       return Intern(std::string(trace_.string(first.detail)));
-    if (names.name(set.tag).name.value != 0)
-      return Intern(std::string(trace_.string(names.name(set.tag).name)));
+    if (names.name(set.tag).name.value != 0) {
+      const std::string_view tag = trace_.string(names.name(set.tag).name);
+      return Intern(IsPytreePath(tag) && named.key.owner == Owner::kXla ? ShowPytreePath(tag)
+                                                                        : std::string(tag));
+    }
   }
   if (named.key.pool_names != 0) {
     const MemoryName& pool = names.name(names.set(named.key.pool_names).tag);

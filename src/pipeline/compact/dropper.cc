@@ -22,7 +22,8 @@ constexpr int64_t kLedgerSkewNs = 1000;
 template <class Record>
 constexpr bool kIsPaired =
     std::is_same_v<Record, format::BlockAlloc> || std::is_same_v<Record, format::BlockFree> ||
-    std::is_same_v<Record, format::PoolBlock> || std::is_same_v<Record, format::Name>;
+    std::is_same_v<Record, format::PoolBlock> || std::is_same_v<Record, format::XlaBlock> ||
+    std::is_same_v<Record, format::Name>;
 
 }  // namespace
 
@@ -104,6 +105,9 @@ class Dropper::Cursor {
     Find(What::kAlloc, r.address, r.device, r.size);
   }
   void On(const format::PoolBlock& r) {
+    Find(What::kAlloc, r.address, r.device, r.size);
+  }
+  void On(const format::XlaBlock& r) {
     Find(What::kAlloc, r.address, r.device, r.size);
   }
   void On(const format::BlockFree& r) {

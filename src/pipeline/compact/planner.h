@@ -93,6 +93,9 @@ class CompactionPlanner {
   void On(const trace::EventContext& at, const trace::PoolBlock& e, const Place& place) {
     Add(at, e, 0, place);
   }
+  void On(const trace::EventContext& at, const trace::XlaBlock& e, const Place& place) {
+    Add(at, e, 0, place);
+  }
   void On(const trace::EventContext& at, const trace::BlockFree& e, const Place& place);
   void On(const trace::EventContext& at, const trace::Alloc& e, const Place& place);
   void On(const trace::EventContext& at, const trace::HandleCreate& e, const Place& place);

@@ -4,6 +4,7 @@
 #include "base/compiler.h"
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/hooks/pjrt/plugins.h"
 #include "probe/inject/sources.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
@@ -53,6 +54,7 @@ VRAMSCOPE_EXPORT void vramscope_mark(const char* name) {
   if (name == nullptr)
     return;
   CudaMarkReading();
+  PjrtMarkReading();
   RecordScope scope(Want::kAlways);
   if (!scope)
     return;

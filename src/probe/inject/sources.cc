@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/hooks/pjrt/plugins.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/session.h"
@@ -21,7 +22,8 @@ namespace {
 
 // PyTorch's names need Python's frames, so Python is looked at first.
 constexpr const Source* kSources[] = {&kNativeStackSource, &kPythonSource, &kTorchSource,
-                                      &kJaxSource,         &kCudaSource,   &kC10Source};
+                                      &kJaxSource,         &kCudaSource,   &kPjrtSource,
+                                      &kC10Source};
 
 constinit std::atomic<bool> g_loaded{false};
 

@@ -23,6 +23,7 @@ int Rank(NameKind kind) {
     case NameKind::kPool:
     case NameKind::kPrivatePool:
     case NameKind::kCommunicator:
+    case NameKind::kPath:
       break;
   }
   return 4;
@@ -44,6 +45,7 @@ std::optional<Category> CategoryOfName(NameKind kind) {
     case NameKind::kPool:
     case NameKind::kPrivatePool:
     case NameKind::kCommunicator:
+    case NameKind::kPath:
       break;
   }
   return std::nullopt;

@@ -451,6 +451,12 @@ void Phases::Decide(trace::ProcessId process,
   }
   if (origin->purpose == Purpose::kWorkspace)
     return decide(Category::kWorkspace);
+  if (origin->purpose == Purpose::kTemporary)
+    return decide(Category::kTemporary);
+  if (origin->purpose == Purpose::kInput)
+    return decide(Category::kInput);
+  if (origin->purpose == Purpose::kResult)
+    return decide(Category::kActivation);
   if (origin->purpose == Purpose::kCollective)
     return decide(Category::kCommunication);
   if (origin->purpose == Purpose::kCommunication) {

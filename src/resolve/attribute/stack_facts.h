@@ -76,13 +76,17 @@ class StackFactsTable {
   std::vector<tables::StackId> pending_;
 };
 
-// The purpose of memory by its stack, independent of the phase.
+// The purpose of memory by its stack or its allocator, independent of the phase.
 enum class Purpose : uint8_t {
   kNone,
   kCommunication,
   kCollective,  // copies made by a collective operation, which are not gradients
   kWorkspace,
   kPrior,  // allocated before recording: only names show its purpose
+  // Of XLA, where no name shows another one.
+  kTemporary,  // of a running program
+  kInput,      // copied from the host
+  kResult,     // of a program
 };
 
 // Where memory comes from in the program. Its names and its category derive from this.

@@ -76,7 +76,8 @@ bool Asks(const trace::Event& event) {
 // Block events are not driver calls.
 bool IsOfBlocks(const trace::Event& event) {
   return event.Is<trace::BlockAlloc>() || event.Is<trace::BlockFree>() ||
-         event.Is<trace::PoolBlock>() || event.Is<trace::AllocatorTotals>() ||
+         event.Is<trace::PoolBlock>() || event.Is<trace::XlaBlock>() ||
+         event.Is<trace::AllocatorTotals>() ||
          (event.Is<trace::Prior>() && !IsPriorMemory(event));
 }
 

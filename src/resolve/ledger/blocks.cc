@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "resolve/attribute/pytree_path.h"
 #include "resolve/driver/pricing.h"
 #include "util/size_text.h"
 
@@ -14,6 +15,21 @@ namespace {
 
 // The most stretches kept for a block: inference engines sleep and wake thousands of times.
 constexpr size_t kMostStretches = 64;
+
+Purpose PurposeOf(format::XlaBlockKind kind) {
+  switch (kind) {
+    case format::XlaBlockKind::kTemporary:
+      return Purpose::kTemporary;
+    case format::XlaBlockKind::kFromHost:
+      return Purpose::kInput;
+    case format::XlaBlockKind::kOutput:
+      return Purpose::kResult;
+    case format::XlaBlockKind::kCopy:
+    case format::XlaBlockKind::kUninitialized:
+      break;
+  }
+  return Purpose::kNone;
+}
 
 }  // namespace
 
@@ -68,9 +84,30 @@ void Blocks::On(const trace::EventContext& at, const trace::PoolBlock& e) {
   Add(at, e);
 }
 
+void Blocks::On(const trace::EventContext& at, const trace::XlaBlock& e) {
+  Add(at, e);
+}
+
+uint32_t Blocks::XlaSegmentOf(uint32_t account, uint64_t size) {
+  OfAccount& of = accounts_[account];
+  if (of.xla_segment != kNoIndex) {
+    const Segment& last = segments_[of.xla_segment];
+    if (last.by_size && !last.zombie && last.account == account && last.free_bytes() >= size)
+      return of.xla_segment;
+  }
+  if (!objects_.HasCalls(account))
+    return DefaultSegment(account, true);
+  objects_.NoteXlaBlocks(account);
+  const uint32_t found = objects_.XlaSegmentWithRoom(account, size);
+  if (found == kNoIndex)
+    return kNoIndex;
+  return of.xla_segment = found;
+}
+
 template <class Given>
 void Blocks::Add(const trace::EventContext& at, const Given& e) {
-  constexpr bool kOfProgram = std::is_same_v<Given, trace::PoolBlock>;
+  constexpr bool kOfXla = std::is_same_v<Given, trace::XlaBlock>;
+  constexpr bool kOfProgram = kOfXla || std::is_same_v<Given, trace::PoolBlock>;
   if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size > kLargestSize)
     return;
   Progress& progress = base_.progress;
@@ -84,7 +121,8 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
     }
     End(account, old, true);
   }
-  const uint32_t segment_index = SegmentOf(account, e.address, e.size, kOfProgram);
+  const uint32_t segment_index =
+      kOfXla ? XlaSegmentOf(account, e.size) : SegmentOf(account, e.address, e.size, kOfProgram);
   if (segment_index == kNoIndex) {
     ++progress.unknown_names.count;
     progress.unknown_names.bytes += e.size;
@@ -113,6 +151,10 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
       sequence = e.sequence;
     rows_.FillOrigin(at, e.stack, e.native, sequence, &block.origin);
   }
+  if constexpr (kOfXla) {
+    block.owner = Owner::kXla;
+    block.origin.purpose = PurposeOf(e.kind);
+  }
   if (std::exchange(segment.unplaced, false) && block.origin.forward.value != 0)
     objects_.Place(segment_index, block.origin.forward);
   if (block.origin.phase == Phase::kForward)
@@ -121,8 +163,10 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
     if (e.name.value != 0 || e.requested != 0)
       block.origin.names = base_.names.Add(0, {format::NameKind::kTag, e.name, {}, 0, e.requested});
   }
+  if constexpr (kOfXla)
+    block.origin.names = WithPath(block.origin.names, e.path);
   Move(of, segment, block, 1);
-  if (segment.kind == SegmentKind::kReservation)
+  if (segment.kind == SegmentKind::kReservation && !segment.by_size)
     SetUnbacked(account, index);
   if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
       !segment.zombie && progress.violations.overfull_segments++ == 0)
@@ -397,6 +441,30 @@ bool Blocks::Name(const trace::EventContext& at,
   block.origin.names = set;
   base_.names.NoteParts(at.process, set);
   return true;
+}
+
+uint32_t Blocks::WithPath(uint32_t names, tables::StringId path) {
+  if (path.value == 0)
+    return names;
+  const NameSet& set = base_.names.set(names);
+  const bool is_known = CategoryOfName(base_.names.name(set.first).kind).has_value();
+  MemoryName name{KindOfPytreePath(base_.trace.string(path)), path, {}, 0, set.requested};
+  return is_known ? names : base_.names.Add(names, name);
+}
+
+void Blocks::NamePath(const trace::EventContext& at,
+                      trace::DeviceId device,
+                      uint64_t address,
+                      tables::StringId path) {
+  const uint32_t account = base_.accounts.HasDevice(device)
+                               ? base_.accounts.Find(at.process, device)
+                               : AccountOf(at.process, address);
+  if (account == kNoIndex)
+    return;
+  OfAccount& of = accounts_[account];
+  const uint32_t index = of.numbers.Find(address);
+  if (index != util::FlatMap::kNone)
+    of.blocks[index].origin.names = WithPath(of.blocks[index].origin.names, path);
 }
 
 uint32_t Blocks::AccountOf(trace::ProcessId process, uint64_t address) const {

@@ -62,6 +62,7 @@ class Blocks {
 
   void On(const trace::EventContext& at, const trace::BlockAlloc& e);
   void On(const trace::EventContext& at, const trace::PoolBlock& e);
+  void On(const trace::EventContext& at, const trace::XlaBlock& e);
   void On(const trace::EventContext& at, const trace::BlockFree& e);
   // Without driver events, the allocator's totals give what it holds. The first totals also give
   // what was live before recording.
@@ -78,6 +79,11 @@ class Blocks {
             trace::DeviceId device,
             uint64_t address,
             const MemoryName& name);
+  // The same for a block of XLA that is a leaf of a pytree.
+  void NamePath(const trace::EventContext& at,
+                trace::DeviceId device,
+                uint64_t address,
+                tables::StringId path);
   // Whether the process has a block there, on any device.
   bool Has(trace::ProcessId process, uint64_t address) const {
     return AccountOf(process, address) != kNoIndex;
@@ -101,6 +107,7 @@ class Blocks {
     uint64_t bytes = 0;
     uint32_t default_segment = kNoIndex;  // of blocks in no known segment
     uint32_t program_segment = kNoIndex;  // the same for the program's own pools
+    uint32_t xla_segment = kNoIndex;      // the last one with a block of XLA
     bool totals_seen = false;
   };
 
@@ -119,7 +126,11 @@ class Blocks {
   uint32_t DefaultSegment(uint32_t account, bool of_program);
   // The segment that contains the block; kNoIndex if its bytes are already counted.
   uint32_t SegmentOf(uint32_t account, uint64_t address, uint64_t size, bool of_program);
-  // `e`: a BlockAlloc, a PoolBlock, or a Prior block.
+  // The set of names with that path; the one that says most stays.
+  uint32_t WithPath(uint32_t names, tables::StringId path);
+  // A segment of XLA's pool with room for it, since its place is unknown; kNoIndex: none.
+  uint32_t XlaSegmentOf(uint32_t account, uint64_t size);
+  // `e`: a BlockAlloc, a PoolBlock, an XlaBlock, or a Prior block.
   template <class Given>
   void Add(const trace::EventContext& at, const Given& e);
   void End(uint32_t account, uint32_t block, bool freed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 Address ranges and the physical handles mapped into them.
 // Each range is one segment on each device whose memory it has.
 #include <algorithm>
+#include <utility>
 
 #include "resolve/driver/pricing.h"
 #include "resolve/ledger/driver_objects.h"
@@ -68,6 +69,39 @@ uint32_t DriverObjects::ReservedAt(trace::ProcessId process_id,
       return segment;
   }
   return kNoIndex;
+}
+
+void DriverObjects::DivideByXla(const DriverObject& object) {
+  const uint32_t index = object.segment;
+  if (!IsOfXlaPool(object) || !accounts_[object.account].has_xla_blocks ||
+      segments_[index].suballocated)
+    return;
+  segments_[index].by_size = true;
+  Suballocate(index, true);
+}
+
+void DriverObjects::NoteXlaBlocks(uint32_t account) {
+  if (std::exchange(accounts_[account].has_xla_blocks, true))
+    return;
+  processes_[base_.accounts[account].process.value].objects.ForEach(
+      [&](uint32_t, const DriverObject& object) {
+        if (object.account == account)
+          DivideByXla(object);
+      });
+}
+
+uint32_t DriverObjects::XlaSegmentWithRoom(uint32_t account, uint64_t bytes) const {
+  uint32_t found = kNoIndex;
+  processes_[base_.accounts[account].process.value].objects.ForEach(
+      [&](uint32_t, const DriverObject& object) {
+        if (object.account != account || !IsOfXlaPool(object))
+          return;
+        const Segment& segment = segments_[object.segment];
+        if (segment.by_size && segment.free_bytes() >= bytes &&
+            (found == kNoIndex || segment.held > segments_[found].held))
+          found = object.segment;
+      });
+  return found;
 }
 
 // Each byte of a handle counts in its oldest mapping. A handle mapped twice counts once, and moves
@@ -152,6 +186,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Map& e) {
     segments_.Describe(segment, rows_.KeyOfBacking(mapping));
   else
     segment.owner = handle.owner;
+  DivideByXla(process.objects[index]);
 }
 
 void DriverObjects::EndMapping(OfProcess& process, uint32_t index, bool freed) {

@@ -321,6 +321,7 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {
   if (object.segment != kNoIndex && object.owner == Owner::kPyTorch && IsLinear(kind) &&
       accounts_[asked].has_blocks)
     Suballocate(object.segment, false);
+  DivideByXla(object);
 }
 
 // kNoIndex if there is something at its address.

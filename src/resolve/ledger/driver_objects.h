@@ -77,6 +77,10 @@ class DriverObjects {
   uint32_t SegmentAt(trace::ProcessId process, uint64_t address) const {
     return processes_[process.value].pages.Find(address);
   }
+  // XLA divides a segment, so it divides all its segments of that account, existing and new ones.
+  void NoteXlaBlocks(uint32_t account);
+  // The account's largest segment of XLA with so many bytes left; kNoIndex: none.
+  uint32_t XlaSegmentWithRoom(uint32_t account, uint64_t bytes) const;
   // The account's segment that reserves the address, mapped or not; kNoIndex if unknown.
   uint32_t ReservedAt(trace::ProcessId process, uint64_t address, uint32_t account) const;
   // The object that is exported or imported; null if unknown.
@@ -116,9 +120,15 @@ class DriverObjects {
   struct OfAccount {
     bool has_calls = false;
     bool has_blocks = false;
+    bool has_xla_blocks = false;
   };
 
   static NumberSpace NumberSpaceOf(format::MemoryKind kind);
+  static bool IsOfXlaPool(const DriverObject& object) {
+    return object.owner == Owner::kXla && object.segment != kNoIndex &&
+           object.kind != ObjectKind::kHandle && object.memory == format::MemoryKind::kDevice;
+  }
+  void DivideByXla(const DriverObject& object);
   OfProcess& ProcessOf(const trace::EventContext& at) { return processes_[at.process.value]; }
   trace::DeviceId DeviceOf(const DriverObject& object) const {
     return base_.accounts[object.account].device;

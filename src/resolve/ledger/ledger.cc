@@ -134,8 +134,10 @@ void Ledger::On(const trace::EventContext& at, const trace::Prior& e) {
 
 void Ledger::On(const trace::EventContext& at, const trace::Name& e) {
   using format::NameKind;
-  if (e.address == 0 || e.kind > NameKind::kPrivatePool)
+  if (e.address == 0 || (e.kind > NameKind::kPrivatePool && e.kind != NameKind::kPath))
     return;
+  if (e.kind == NameKind::kPath)
+    return blocks_.NamePath(at, e.device, e.address, e.name);
   MemoryName name{e.kind, e.name, e.detail, e.owner, 0};
   if (e.kind == NameKind::kPool || e.kind == NameKind::kPrivatePool) {
     name.kind = NameKind::kPool;

@@ -118,6 +118,7 @@ struct Segment {
   bool suballocated = false;  // blocks were allocated in it
   bool unplaced = false;    // made by a thread without Python: its first block gives the call site
   bool of_program = false;  // of the program's own pool, not of a framework
+  bool by_size = false;     // the addresses of its blocks are unknown: XLA's pool
   bool is_private = false;  // in a private pool of PyTorch's
   bool zombie = false;      // its memory is freed, but blocks in it were not
   bool closing = false;     // a destroyed pool, freed with its last block

@@ -74,8 +74,8 @@ void Segments::Describe(Segment& segment, SiteKey key) {
   key.category = key.without_phases = PartCategory(key.part);
   key.pool_names = segment.names;
   key.stands_for = segment.stands_for;
-  const bool fragments =
-      segment.kind == SegmentKind::kAllocation || segment.kind == SegmentKind::kReservation;
+  const bool fragments = !segment.by_size && (segment.kind == SegmentKind::kAllocation ||
+                                              segment.kind == SegmentKind::kReservation);
   tables::SegmentRow& row = base_.writer.segment(segment.row);
   row.site = base_.writer.SiteOf(key, base_.progress.now_ns);
   row.part_in_use = fragments && !segment.is_private ? Part::kFragmentation : key.part;

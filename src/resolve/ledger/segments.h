@@ -52,7 +52,7 @@ class Segments {
   uint64_t BackedBytes(const Segment& segment, uint64_t begin, uint64_t size) const {
     if (segment.zombie)
       return 0;
-    return segment.backed == nullptr ? size : segment.backed->Count(begin, size);
+    return segment.backed == nullptr || segment.by_size ? size : segment.backed->Count(begin, size);
   }
   // A range whose memory below blocks changed since TakeRebacked().
   struct Rebacked {

@@ -29,6 +29,8 @@ constexpr int kClassOf<BlockAlloc> = 1;
 template <>
 constexpr int kClassOf<PoolBlock> = 1;
 template <>
+constexpr int kClassOf<XlaBlock> = 1;
+template <>
 constexpr int kClassOf<BlockFree> = -1;
 template <>
 constexpr int kClassOf<Alloc> = 2;

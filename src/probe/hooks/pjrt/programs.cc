@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "format/records.h"
+#include "probe/hooks/pjrt/readings.h"
+#include "probe/hooks/pjrt/recorded.h"
+
+// Compiled programs: what an execution makes, what it takes over, and its
+// temporary memory.
+namespace vramscope::probe::pjrt {
+namespace {
+
+constexpr size_t kMaxProgramNameBytes = 160;
+constexpr size_t kMostDevices = 16;
+
+// The words of PJRT_LoadedExecutable_Execute's arguments.
+constexpr size_t kArgumentLists = 4, kDeviceCount = 5, kArgumentCount = 6, kOutputLists = 7,
+                 kCompleteEvents = 8, kExecuteDevice = 9;
+
+// Some of a program's arguments. Those beyond its size always are in it.
+class ArgumentMask {
+ public:
+  bool Has(size_t argument) const {
+    return argument >= kSize ||
+           (words_[argument / 64].load(std::memory_order_relaxed) >> (argument % 64) & 1) != 0;
+  }
+  void Add(size_t argument) {
+    if (argument < kSize)
+      words_[argument / 64].fetch_or(uint64_t{1} << (argument % 64), std::memory_order_relaxed);
+  }
+  void Clear() {
+    for (auto& word : words_)
+      word.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr size_t kSize = 2048;
+  std::atomic<uint64_t> words_[kSize / 64];
+};
+
+// A PJRT_LoadedExecutable. Filled in by its first execution.
+struct Program {
+  // The first executions look at all arguments, and then one now and again. The others look at
+  // those that a mask has.
+  static constexpr uint32_t kFirstRuns = 2, kCheckAllEvery = 64;
+
+  std::atomic<const void*> key;
+  std::atomic<bool> is_whole;
+  std::atomic<uint32_t> runs;
+  uint32_t name_size;
+  char name[kMaxProgramNameBytes];
+  size_t output_count;
+  uint64_t temporary_bytes;
+  HloNames* names;  // null: none
+  ArgumentMask donated;
+  ArgumentMask unnamed;  // new in each execution
+
+  static bool ChecksAll(uint32_t run) { return run < kFirstRuns || run % kCheckAllEvery == 0; }
+};
+
+constexpr size_t kMostPrograms = 4096;  // a power of two
+constexpr size_t kMostSteps = 64;
+constinit Program g_programs[kMostPrograms]{};
+// Where a program was destroyed: searches pass over it, and new ones take its
+// place.
+constinit const char g_gone = 0;
+
+size_t PlaceOf(const void* key, size_t step) {
+  return (static_cast<size_t>((reinterpret_cast<uintptr_t>(key) * 0x9e3779b97f4a7c15u) >> 32) +
+          step) &
+         (kMostPrograms - 1);
+}
+
+// Most programs are smaller by far: serializing one takes time and memory.
+constexpr size_t kMostHloBytes = 256 << 20;
+
+// What the program calls its arguments, from its optimized HLO.
+HloNames* FindNames(const Plugin& plugin, const void* executable) {
+  constexpr size_t kCode = 2, kCodeSize = 3, kFormat = 4, kFormatSize = 5, kWords = 6;
+  Word hlo[kWords] = {sizeof hlo};
+  Arguments<8> arguments(executable);
+  arguments.words[kSecondWord] = reinterpret_cast<uintptr_t>(hlo);
+  // Without room for the code it answers with its size.
+  if (!plugin.Ask(Call::kExecutable_OptimizedProgram, &arguments) || hlo[kCodeSize] == 0 ||
+      hlo[kCodeSize] > kMostHloBytes)
+    return nullptr;
+  const size_t size = hlo[kCodeSize];
+  void* const pages =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED)
+    return nullptr;
+  hlo[kCode] = reinterpret_cast<uintptr_t>(pages);
+  HloNames* names = nullptr;
+  if (plugin.Ask(Call::kExecutable_OptimizedProgram, &arguments) && hlo[kCodeSize] <= size) {
+    const auto is = [&](const char* format) {
+      return hlo[kFormatSize] == std::strlen(format) &&
+             std::memcmp(reinterpret_cast<const char*>(hlo[kFormat]), format, hlo[kFormatSize]) ==
+                 0;
+    };
+    const bool has_config = is("hlo_with_config");
+    if (has_config || is("hlo"))
+      names = HloNames::Read(static_cast<const uint8_t*>(pages), hlo[kCodeSize], has_config);
+  }
+  munmap(pages, size);
+  return names;
+}
+
+// `with_names`: they are kept as long as the program is in the table.
+void Describe(const Plugin& plugin, const void* loaded, bool with_names, Program* program) {
+  program->runs.store(0, std::memory_order_relaxed);
+  program->name_size = 0;
+  program->output_count = 0;
+  program->temporary_bytes = 0;
+  program->names = nullptr;
+  program->donated.Clear();
+  program->unnamed.Clear();
+  Arguments<8> get(loaded);
+  if (!plugin.Ask(Call::kLoadedExecutable_GetExecutable, &get))
+    return;
+  auto* const executable = get.Get<const void*>(kSecondWord);
+  if (Arguments<8> outputs(executable); plugin.Ask(Call::kExecutable_NumOutputs, &outputs))
+    program->output_count = outputs.Get<size_t>(kSecondWord);
+  if (Arguments<8> name(executable); plugin.Ask(Call::kExecutable_Name, &name)) {
+    auto* const text = name.Get<const char*>(kSecondWord);
+    const auto size = name.Get<size_t>(kSecondWord + 1);
+    program->name_size =
+        static_cast<uint32_t>(size < kMaxProgramNameBytes ? size : kMaxProgramNameBytes);
+    std::memcpy(program->name, text, program->name_size);
+  }
+  constexpr size_t kTemporaryWord = 7;
+  if (Arguments<32> stats(executable);
+      plugin.Ask(Call::kExecutable_GetCompiledMemoryStats, &stats)) {
+    const auto bytes = stats.Get<int64_t>(kTemporaryWord);
+    program->temporary_bytes = bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+  }
+  if (with_names)
+    program->names = FindNames(plugin, executable);
+  Arguments<8> destroy(executable);
+  plugin.Ask(Call::kExecutable_Destroy, &destroy);
+}
+
+// `own` is filled in if the table has no place, or if another thread is just
+// filling it in there.
+Program& FindProgram(const Plugin& plugin, const void* loaded, Program* own) {
+  Program* empty = nullptr;
+  for (size_t step = 0; step < kMostSteps; ++step) {
+    Program& program = g_programs[PlaceOf(loaded, step)];
+    const void* const key = program.key.load(std::memory_order_acquire);
+    if (key == loaded) {
+      if (program.is_whole.load(std::memory_order_acquire))
+        return program;
+      empty = nullptr;
+      break;
+    }
+    if ((key == nullptr || key == &g_gone) && empty == nullptr)
+      empty = &program;
+    if (key == nullptr)
+      break;
+  }
+  const void* expected = empty == nullptr ? loaded : empty->key.load(std::memory_order_relaxed);
+  const bool is_ours =
+      (expected == nullptr || expected == &g_gone) &&
+      empty->key.compare_exchange_strong(expected, loaded, std::memory_order_acq_rel);
+  Program& program = is_ours ? *empty : *own;
+  Describe(plugin, loaded, is_ours, &program);
+  if (is_ours)
+    program.is_whole.store(true, std::memory_order_release);
+  return program;
+}
+
+// An execution with temporary memory, until its event is ready. Its address is
+// its number.
+struct alignas(16) Running {
+  std::atomic<bool> is_used;
+  int32_t device;
+  uint64_t bytes;
+  uint32_t session;  // the recording that knows it
+  const Plugin* plugin;
+  void* event;  // the probe's own; null: the program's
+};
+constexpr size_t kMostRunning = 1024;
+constinit Running g_running[kMostRunning]{};
+constinit std::atomic<uint32_t> g_next_running{0};
+
+Running* TakeRunning() {
+  for (size_t i = 0; i < 64; ++i) {
+    Running& running =
+        g_running[g_next_running.fetch_add(1, std::memory_order_relaxed) % kMostRunning];
+    if (!running.is_used.load(std::memory_order_relaxed) &&
+        !running.is_used.exchange(true, std::memory_order_acquire))
+      return &running;
+  }
+  return nullptr;
+}
+
+void End(Running* running) {
+  if (running->session == g_flags.session.load(std::memory_order_relaxed))
+    EndTemporary(running, running->bytes, running->device);
+  NoteRunning(-1);
+  running->is_used.store(false, std::memory_order_release);
+}
+
+// Called by XLA, in whichever thread completes the event.
+void OnComplete(void* error, void* data) {
+  auto* const running = static_cast<Running*>(data);
+  const Plugin& plugin = *running->plugin;
+  void* const event = running->event;
+  End(running);
+  plugin.DestroyError(error);
+  if (event != nullptr) {
+    Arguments<4> destroy(event);
+    plugin.Ask(Call::kEvent_Destroy, &destroy);
+  }
+}
+
+// Has the temporary memory end when `program_event` is ready, or else a buffer
+// that it makes.
+void Watch(const Plugin& plugin, Running* running, void* program_event, const void* output) {
+  running->plugin = &plugin;
+  running->event = nullptr;
+  void* event = program_event;
+  if (event == nullptr && output != nullptr) {
+    Arguments<8> ready(output);
+    if (plugin.Ask(Call::kBuffer_ReadyEvent, &ready))
+      event = running->event = ready.Get<void*>(kSecondWord);
+  }
+  if (event == nullptr)
+    return End(running);
+  void* const own = running->event;
+  Arguments<8> on_ready(event);
+  on_ready.words[kSecondWord] = reinterpret_cast<uintptr_t>(OnComplete);
+  on_ready.words[kSecondWord + 1] = reinterpret_cast<uintptr_t>(running);
+  if (plugin.Ask(Call::kEvent_OnReady, &on_ready))
+    return;  // perhaps over by now
+  End(running);
+  if (own != nullptr) {
+    Arguments<4> destroy(own);
+    plugin.Ask(Call::kEvent_Destroy, &destroy);
+  }
+}
+
+// JAX calls an argument that is no pytree by its variable alone, and small
+// functions call theirs x: only paths are names.
+bool IsPath(HloNames::Text text) {
+  return text.size != 0 && (std::memchr(text.data, '[', text.size) != nullptr ||
+                            std::memchr(text.data, '.', text.size) != nullptr);
+}
+
+// The arguments of a program have its names. In the first executions names of an earlier program
+// give way.
+void NameArguments(const Word* arguments, uint32_t run, Program* program) {
+  auto* const lists = static_cast<const void* const* const*>(PointerAt(arguments, kArgumentLists));
+  if (program->names == nullptr || lists == nullptr)
+    return;
+  RecordScope scope(Want::kTensor);
+  if (!scope)
+    return;
+  const bool checks_all = Program::ChecksAll(run);
+  for (size_t device = 0; device < WordAt(arguments, kDeviceCount); ++device) {
+    for (size_t i = 0; i < WordAt(arguments, kArgumentCount); ++i) {
+      if (!checks_all && !program->unnamed.Has(i))
+        continue;
+      const HloNames::Text path = program->names->Argument(i);
+      // What has a name in the second execution is the state, and keeps it.
+      if (IsPath(path) && NameBuffer(*scope, lists[device][i], path, run < Program::kFirstRuns) &&
+          run != 0)
+        program->unnamed.Add(i);
+    }
+  }
+}
+
+void EndDonated(const Plugin& plugin, const Word* arguments, bool asks_all, Program* program) {
+  auto* const lists = static_cast<const void* const* const*>(PointerAt(arguments, kArgumentLists));
+  const size_t count = WordAt(arguments, kArgumentCount);
+  const size_t devices = WordAt(arguments, kDeviceCount);
+  if (lists == nullptr)
+    return;
+  for (size_t device = 0; device < devices; ++device) {
+    for (size_t i = 0; i < count; ++i) {
+      const void* const buffer = lists[device][i];
+      if ((!asks_all && !program->donated.Has(i)) || buffer == nullptr ||
+          !AskIsDeleted(plugin, buffer))
+        continue;
+      program->donated.Add(i);
+      EndBuffer(buffer);
+    }
+  }
+}
+
+// The devices that the execution's lists are of; how many are filled in.
+size_t DevicesOf(const Plugin& plugin, const Word* arguments, const void* const** devices) {
+  if (const void* const one = PointerAt(arguments, kExecuteDevice); one != nullptr) {
+    *devices = nullptr;
+    return 0;
+  }
+  Arguments<8> addressable(PointerAt(arguments, kFirstWord));
+  if (!plugin.Ask(Call::kLoadedExecutable_AddressableDevices, &addressable))
+    return 0;
+  *devices = addressable.Get<const void* const*>(kSecondWord);
+  return *devices == nullptr ? 0 : addressable.Get<size_t>(kSecondWord + 1);
+}
+
+HloNames::Text PathOfResult(const Program& program, size_t number) {
+  if (program.names == nullptr)
+    return {};
+  const HloNames::Text path = program.names->Result(number);
+  return IsPath(path) ? path : HloNames::Text();
+}
+
+struct Started {
+  Running* running;
+  void* event;
+  const void* output;
+};
+
+void RecordResults(const Plugin& plugin, const Word* arguments, const Program& program) {
+  const size_t device_count = WordAt(arguments, kDeviceCount);
+  auto* const outputs = static_cast<const void* const* const*>(PointerAt(arguments, kOutputLists));
+  auto* const events = static_cast<void* const*>(PointerAt(arguments, kCompleteEvents));
+  Started started[kMostDevices];
+  size_t started_count = 0;
+  const void* const* devices = nullptr;
+  const size_t known_devices =
+      program.temporary_bytes != 0 ? DevicesOf(plugin, arguments, &devices) : 0;
+  {
+    MakeScope scope(plugin, {format::XlaBlockKind::kOutput, program.name, program.name_size});
+    if (!scope)
+      return;
+    for (size_t d = 0; d < device_count; ++d) {
+      const void* const* const made =
+          outputs != nullptr && program.output_count != 0 ? outputs[d] : nullptr;
+      for (size_t i = 0; made != nullptr && i < program.output_count; ++i)
+        scope.Buffer(made[i], PathOfResult(program, i));
+      const void* const device =
+          d < known_devices ? devices[d] : PointerAt(arguments, kExecuteDevice);
+      const int32_t ordinal = program.temporary_bytes != 0 ? OrdinalOf(plugin, device) : -1;
+      Running* const running =
+          ordinal >= 0 && started_count < kMostDevices ? TakeRunning() : nullptr;
+      if (running == nullptr) {
+        if (program.temporary_bytes != 0)
+          CountLoss(format::Loss::kXlaBuffers);
+        continue;
+      }
+      running->device = ordinal;
+      running->bytes = program.temporary_bytes;
+      running->session = g_flags.session.load(std::memory_order_relaxed);
+      NoteRunning(1);
+      scope.Temporary(running, program.temporary_bytes, ordinal);
+      started[started_count++] = {running, events != nullptr ? events[d] : nullptr,
+                                  made != nullptr ? made[0] : nullptr};
+    }
+  }
+  for (size_t i = 0; i < started_count; ++i)
+    Watch(plugin, started[i].running, started[i].event, started[i].output);
+}
+
+}  // namespace
+
+void* Execute(const Plugin& plugin, Word* arguments) {
+  if (SessionIsOff())
+    return plugin.Get(Call::kLoadedExecutable_Execute)(arguments);
+  MaybeRead();
+  const UnderWay under_way;
+  Program own{};
+  Program& program = FindProgram(plugin, PointerAt(arguments, kFirstWord), &own);
+  void* const error = plugin.Get(Call::kLoadedExecutable_Execute)(arguments);
+  const uint32_t run = program.runs.fetch_add(1, std::memory_order_relaxed);
+  NameArguments(arguments, run, &program);
+  // What it took over was given back before its results were made of it.
+  EndDonated(plugin, arguments, error != nullptr || Program::ChecksAll(run), &program);
+  if (error == nullptr)
+    RecordResults(plugin, arguments, program);
+  return error;
+}
+
+void* DestroyExecutable(const Plugin& plugin, Word* arguments) {
+  const void* const loaded = PointerAt(arguments, kFirstWord);
+  for (size_t step = 0; loaded != nullptr && step < kMostSteps; ++step) {
+    Program& program = g_programs[PlaceOf(loaded, step)];
+    const void* const key = program.key.load(std::memory_order_acquire);
+    if (key == nullptr)
+      break;
+    if (key != loaded)
+      continue;
+    program.is_whole.store(false, std::memory_order_relaxed);
+    HloNames::Free(std::exchange(program.names, nullptr));
+    program.key.store(&g_gone, std::memory_order_release);
+    break;
+  }
+  return plugin.Get(Call::kLoadedExecutable_Destroy)(arguments);
+}
+
+void ForgetPrograms() {
+  for (Running& running : g_running)
+    running.is_used.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace vramscope::probe::pjrt
