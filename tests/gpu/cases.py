@@ -18,6 +18,7 @@ import ranks
 import residual
 import sleeping
 import vgg19
+import xla
 import yielding
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -129,6 +130,7 @@ def all_cases():
         "overflow": dict(overflow.all_cases()),
         "sleep": dict(sleeping.all_cases()),
         "attach": dict(attaching.all_cases()),
+        "jax": dict(xla.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
@@ -154,6 +156,8 @@ def print_tables(results):
         sleeping.print_table(results["sleep"])
     if "attach" in results:
         attaching.print_table(results["attach"])
+    if "jax" in results:
+        xla.print_table(results["jax"])
     if "balance" in results:
         balance.print_table(results["balance"])
     if "overflow" in results:

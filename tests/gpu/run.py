@@ -22,6 +22,8 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
                `parameter` and `unbacked` to the byte asleep, awake, half awake and killed
   * attach     trainings that `vramscope attach` finds under way: exact sums at the first instant, the same
                losses, 100 times in a row; `dump` of 1 B parameters
+  * jax        trainings in JAX: live bytes of XLA's pool are XLA's own figure at 20 instants, parameters and
+               optimizer state those of the pytrees, the same results
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
                compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
                is that of `make vgg19`, built first where it is not there
@@ -44,7 +46,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "attach", "vgg19")
+GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "attach", "jax", "vgg19")
 
 
 class Bench:
