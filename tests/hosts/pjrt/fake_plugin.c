@@ -365,7 +365,9 @@ static Event* NewEvent(Device* device, size_t temporary) {
   Event* const event = calloc(1, sizeof *event);
   event->device = device;
   event->temporary = temporary;
-  device->temporary += Round(temporary);
+  // As on a stream: the memory of the program before may be used by this one.
+  if (temporary != 0)
+    device->temporary = Round(temporary);
   event->is_ready = temporary == 0;
   if (!event->is_ready) {
     pthread_mutex_lock(&g_lock);
@@ -436,7 +438,7 @@ static void FinishAll(void) {
     one->is_ready = true;
   pthread_mutex_unlock(&g_lock);
   for (; event != NULL; event = event->next) {
-    event->device->temporary -= Round(event->temporary);
+    event->device->temporary = 0;
     for (size_t i = 0; i < event->callback_count; ++i)
       event->callbacks[i](i == 1 ? Fail("of the event") : NULL, event->data[i]);
   }

@@ -21,7 +21,8 @@ extern "C" {
 enum { kFakeDevices = 2, kFakePoolBytes = 256 << 20, kFakeGranule = 256 };
 
 /* A compiled program: `outputs` buffers of `output_bytes` on each of `devices`, in place of its
- * first `donated` arguments, with `temporary_bytes` until it is finished. */
+ * first `donated` arguments, with `temporary_bytes` until it is finished, or the next program with
+ * any begins on the device. */
 typedef struct {
   const char* name;
   size_t outputs;

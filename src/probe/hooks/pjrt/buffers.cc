@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "format/records.h"
-#include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/pjrt/live_buffers.h"
 #include "probe/hooks/pjrt/readings.h"
 #include "probe/hooks/pjrt/recorded.h"
@@ -15,8 +14,8 @@ namespace {
 
 constinit LiveBuffers<32768> g_live{};
 
-// What a PJRT_Memory or a PJRT_Device is: they live as long as their client,
-// and are few. Any thread may fill a place in.
+// What a PJRT_Memory or a PJRT_Device is: they live as long as their client, and are few. Any
+// thread may fill a place in.
 class Places {
  public:
   static constexpr int32_t kUnknown = -1, kOfHost = -2;
@@ -124,7 +123,6 @@ int32_t OrdinalOf(const Plugin& plugin, const void* device) {
     const auto ordinal = hardware.Get<int32_t>(kSecondWord);
     if (ordinal < 0)
       return Places::kUnknown;
-    CudaNoteDevice(ordinal);
     NoteDevice(plugin, device, ordinal);
     return ordinal;
   });
@@ -208,6 +206,10 @@ void EndTemporary(const void* key, uint64_t bytes, int32_t device) {
         .time = Now(), .address = reinterpret_cast<uintptr_t>(key), .size = 0, .device = device});
 }
 
+int32_t RecordedDeviceOf(const void* buffer) {
+  return g_live.Find(buffer);
+}
+
 void EndBuffer(const void* buffer) {
   uint64_t bytes = 0;
   if (const int32_t device = g_live.Take(buffer, &bytes); device >= 0)
@@ -224,8 +226,7 @@ void* Uninitialized(const Plugin& plugin, Word* arguments) {
               Named(format::XlaBlockKind::kUninitialized));
 }
 
-// The buffers of a transfer have memory from its begin on; they are known one
-// after another.
+// The buffers of a transfer have memory from its begin on; they are known one after another.
 void* RetrieveBuffer(const Plugin& plugin, Word* arguments) {
   return Make(plugin, Call::kAsyncHostToDeviceTransferManager_RetrieveBuffer, arguments, 4,
               Named(format::XlaBlockKind::kFromHost));
@@ -262,16 +263,11 @@ void* Delete(const Plugin& plugin, Word* arguments) {
   return error;
 }
 
-// Another thread may get a new buffer at the address as soon as it is
-// destroyed.
+// Another thread may get a new buffer at the address as soon as it is destroyed.
 void* Destroy(const Plugin& plugin, Word* arguments) {
   const UnderWay under_way;
   EndBuffer(PointerAt(arguments, kFirstWord));
   return plugin.Get(Call::kBuffer_Destroy)(arguments);
-}
-
-void* IsDeleted(const Plugin& plugin, Word* arguments) {
-  return plugin.Get(Call::kBuffer_IsDeleted)(arguments);
 }
 
 void ForgetBuffers() {

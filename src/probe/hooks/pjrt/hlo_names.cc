@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-// The few fields of xla/service/hlo.proto that are needed, read without a copy:
-// of the parts that do not matter only the length is looked at.
+// The few fields of xla/service/hlo.proto that are needed, read without a copy: of the parts that
+// do not matter only the length is looked at.
 namespace vramscope::probe::pjrt {
 namespace {
 
@@ -133,8 +133,7 @@ void ForEachParameter(Bytes computation, Visit visit) {
   }
 }
 
-// Calls visit(result, parameter) for each result that takes the memory of a
-// whole argument.
+// Calls visit(result, parameter) for each result that takes the memory of a whole argument.
 template <class Visit>
 void ForEachAlias(Bytes aliases, Visit visit) {
   enum : uint32_t { kEntries = 1, kResultIndex = 1, kParameter = 2, kParameterIndex = 3 };

@@ -6,10 +6,9 @@
 
 namespace vramscope::probe::pjrt {
 
-// What the program calls the arguments of a compiled program. JAX keeps the
-// path of each in its pytree, such as state.params['Dense_0']['kernel'], as the
-// name of an HLO parameter. A result that takes an argument's memory has its
-// name too.
+// What the program calls the arguments of a compiled program. JAX keeps the path of each in its
+// pytree, such as state.params['Dense_0']['kernel'], as the name of an HLO parameter. A result that
+// takes an argument's memory has its name too.
 class HloNames {
  public:
   struct Text {
@@ -17,9 +16,8 @@ class HloNames {
     uint32_t size = 0;
   };
 
-  // From a serialized HloModuleProto, or an HloModuleProtoWithConfig around
-  // one. Null if there are no names, or it is damaged. The result has pages of
-  // its own.
+  // From a serialized HloModuleProto, or an HloModuleProtoWithConfig around one. Null if there are
+  // no names, or it is damaged. The result has pages of its own.
   static HloNames* Read(const uint8_t* proto, size_t size, bool has_config);
   static void Free(HloNames* names);
 

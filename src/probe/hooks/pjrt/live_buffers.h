@@ -51,6 +51,11 @@ class LiveBuffers {
     });
   }
 
+  // The same, and the buffer stays.
+  int32_t Find(const void* buffer) {
+    return Change(buffer, [](Place&, uintptr_t found) { return found; });
+  }
+
   // The same of a buffer that has a name from now on, and whether it had one.
   int32_t TakeName(const void* buffer, bool* was_named) {
     return Change(buffer, [was_named](Place&, uintptr_t found) {
@@ -82,8 +87,7 @@ class LiveBuffers {
     std::atomic<bool> was_full;
   };
 
-  // Replaces what is at the buffer's place by what `next` makes of it. The
-  // device, or -1.
+  // Replaces what is at the buffer's place by what `next` makes of it. The device, or -1.
   template <class Next>
   int32_t Change(const void* buffer, Next next) {
     const auto address = reinterpret_cast<uintptr_t>(buffer);

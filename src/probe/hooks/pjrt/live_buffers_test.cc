@@ -29,6 +29,8 @@ TEST(LiveBuffers, EachIsTakenOnce) {
   EXPECT_TRUE(table->Insert(Buffer(1), 0, 256));
   EXPECT_TRUE(table->Insert(Buffer(2), 15, 256));
   EXPECT_EQ(Take(*table, Buffer(3)), -1);
+  EXPECT_EQ(table->Find(Buffer(3)), -1);
+  EXPECT_EQ(table->Find(Buffer(2)), 15);
   EXPECT_EQ(Take(*table, Buffer(2)), 15);
   EXPECT_EQ(Take(*table, Buffer(2)), -1);
   EXPECT_EQ(Take(*table, Buffer(1)), 0);

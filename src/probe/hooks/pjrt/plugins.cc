@@ -22,7 +22,7 @@ namespace pjrt {
 namespace {
 
 constexpr int kMajorVersion = 0;
-constexpr size_t kMostPlugins = 4;
+constexpr size_t kMostPlugins = Plugin::kMost;
 constexpr char kGetApi[] = "GetPjrtApi";
 
 constinit Plugin g_plugins[kMostPlugins]{};
@@ -40,7 +40,7 @@ constexpr Hook kHooks[] = {
     {"LoadedExecutable_Execute", Call::kLoadedExecutable_Execute, Execute},
     {"Buffer_Destroy", Call::kBuffer_Destroy, Destroy},
     {"Buffer_Delete", Call::kBuffer_Delete, Delete},
-    {"Buffer_IsDeleted", Call::kBuffer_IsDeleted, IsDeleted},
+    {"Buffer_ReadyEvent", Call::kBuffer_ReadyEvent, ReadyEvent},
     {"Buffer_CopyToDevice", Call::kBuffer_CopyToDevice, CopyToDevice},
     {"Buffer_CopyToMemory", Call::kBuffer_CopyToMemory, CopyToMemory},
     {"AsyncHostToDeviceTransferManager_RetrieveBuffer",
@@ -226,6 +226,15 @@ void ForkedChild() {
 }
 
 }  // namespace
+
+size_t NumberOf(const Plugin& plugin) {
+  return static_cast<size_t>(&plugin - g_plugins);
+}
+
+const Plugin& PluginAt(size_t number) {
+  return g_plugins[number];
+}
+
 }  // namespace pjrt
 
 const Source kPjrtSource = {.opening = pjrt::ObserveOpening,

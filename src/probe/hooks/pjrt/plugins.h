@@ -27,8 +27,7 @@ namespace vramscope::probe {
 
 extern const Source kPjrtSource;
 
-// Reads how much of its pools XLA has in use, at an instant that the program
-// named.
+// Reads how much of its pools XLA has in use, at an instant that the program named.
 void PjrtMarkReading();
 
 namespace pjrt {
@@ -45,8 +44,8 @@ enum class Call : uint8_t {
 #include "probe/hooks/pjrt/pjrt_calls.def"
 };
 
-// Arguments for a call by the probe: `count` words, larger than any version's
-// structure is today, of which the plugin reads as many as it knows.
+// Arguments for a call by the probe: `count` words, larger than any version's structure is today,
+// of which the plugin reads as many as it knows.
 template <size_t kCount>
 struct Arguments {
   Word words[kCount] = {};
@@ -74,6 +73,7 @@ inline void* PointerAt(const Word* arguments, size_t word) {
 struct Plugin {
   static constexpr size_t kHeaderWords = 5;  // size, extensions, a structure of the version
   static constexpr size_t kMostBytes = 8192;
+  static constexpr size_t kMost = 4;  // at once
 
   std::atomic<void* (*)()> get_api;
   std::atomic<const Word*> real;  // the plugin's own table
@@ -107,8 +107,8 @@ struct Plugin {
   }
 };
 
-// Wrappers of one plugin: call the real entry once, with the program's
-// arguments, and record what it did.
+// Wrappers of one plugin: call the real entry once, with the program's arguments, and record what
+// it did.
 void* FromHost(const Plugin& plugin, Word* arguments);
 void* Uninitialized(const Plugin& plugin, Word* arguments);
 void* RetrieveBuffer(const Plugin& plugin, Word* arguments);
@@ -117,10 +117,13 @@ void* CopyToMemory(const Plugin& plugin, Word* arguments);
 void* Donate(const Plugin& plugin, Word* arguments);
 void* Delete(const Plugin& plugin, Word* arguments);
 void* Destroy(const Plugin& plugin, Word* arguments);
-void* IsDeleted(const Plugin& plugin, Word* arguments);
 void* Execute(const Plugin& plugin, Word* arguments);
 void* DestroyExecutable(const Plugin& plugin, Word* arguments);
 void* DestroyClient(const Plugin& plugin, Word* arguments);
+void* ReadyEvent(const Plugin& plugin, Word* arguments);
+
+size_t NumberOf(const Plugin& plugin);
+const Plugin& PluginAt(size_t number);
 
 // Other threads run on, or are gone (a child after fork).
 void ForgetBuffers();

@@ -9,8 +9,7 @@
 #include "probe/hooks/pjrt/readings.h"
 #include "probe/hooks/pjrt/recorded.h"
 
-// Compiled programs: what an execution makes, what it takes over, and its
-// temporary memory.
+// Compiled programs: what an execution makes, what it takes over, and its temporary memory.
 namespace vramscope::probe::pjrt {
 namespace {
 
@@ -65,8 +64,7 @@ struct Program {
 constexpr size_t kMostPrograms = 4096;  // a power of two
 constexpr size_t kMostSteps = 64;
 constinit Program g_programs[kMostPrograms]{};
-// Where a program was destroyed: searches pass over it, and new ones take its
-// place.
+// Where a program was destroyed: searches pass over it, and new ones take its place.
 constinit const char g_gone = 0;
 
 size_t PlaceOf(const void* key, size_t step) {
@@ -143,108 +141,97 @@ void Describe(const Plugin& plugin, const void* loaded, bool with_names, Program
   plugin.Ask(Call::kExecutable_Destroy, &destroy);
 }
 
-// `own` is filled in if the table has no place, or if another thread is just
-// filling it in there.
-Program& FindProgram(const Plugin& plugin, const void* loaded, Program* own) {
+// Null if the table has no place, or another thread is just filling it in.
+Program* FindProgram(const Plugin& plugin, const void* loaded) {
   Program* empty = nullptr;
   for (size_t step = 0; step < kMostSteps; ++step) {
     Program& program = g_programs[PlaceOf(loaded, step)];
     const void* const key = program.key.load(std::memory_order_acquire);
-    if (key == loaded) {
-      if (program.is_whole.load(std::memory_order_acquire))
-        return program;
-      empty = nullptr;
-      break;
-    }
+    if (key == loaded)
+      return program.is_whole.load(std::memory_order_acquire) ? &program : nullptr;
     if ((key == nullptr || key == &g_gone) && empty == nullptr)
       empty = &program;
     if (key == nullptr)
       break;
   }
-  const void* expected = empty == nullptr ? loaded : empty->key.load(std::memory_order_relaxed);
-  const bool is_ours =
-      (expected == nullptr || expected == &g_gone) &&
-      empty->key.compare_exchange_strong(expected, loaded, std::memory_order_acq_rel);
-  Program& program = is_ours ? *empty : *own;
-  Describe(plugin, loaded, is_ours, &program);
-  if (is_ours)
-    program.is_whole.store(true, std::memory_order_release);
-  return program;
+  if (empty == nullptr)
+    return nullptr;
+  const void* expected = empty->key.load(std::memory_order_relaxed);
+  if ((expected != nullptr && expected != &g_gone) ||
+      !empty->key.compare_exchange_strong(expected, loaded, std::memory_order_acq_rel))
+    return nullptr;
+  Describe(plugin, loaded, true, empty);
+  empty->is_whole.store(true, std::memory_order_release);
+  return empty;
 }
 
-// An execution with temporary memory, until its event is ready. Its address is
-// its number.
-struct alignas(16) Running {
-  std::atomic<bool> is_used;
-  int32_t device;
+// Executions with temporary memory, by number. XLA gives the memory back in stream order: the next
+// program on the device may use it. It ends with that program, when an event of the program's is
+// ready that comes after it, or when XLA's own figure shows that it is free.
+struct Execution {
   uint64_t bytes;
   uint32_t session;  // the recording that knows it
-  const Plugin* plugin;
-  void* event;  // the probe's own; null: the program's
 };
-constexpr size_t kMostRunning = 1024;
-constinit Running g_running[kMostRunning]{};
-constinit std::atomic<uint32_t> g_next_running{0};
+constexpr size_t kMostExecutions = 1024;
+constinit Execution g_executions[kMostExecutions]{};
+constinit std::atomic<uint64_t> g_last_execution{0};
+// By plugin and device; 0: none.
+constinit std::atomic<uint64_t> g_current[Plugin::kMost][kMostDevices]{};
 
-Running* TakeRunning() {
-  for (size_t i = 0; i < 64; ++i) {
-    Running& running =
-        g_running[g_next_running.fetch_add(1, std::memory_order_relaxed) % kMostRunning];
-    if (!running.is_used.load(std::memory_order_relaxed) &&
-        !running.is_used.exchange(true, std::memory_order_acquire))
-      return &running;
+const void* KeyOf(uint64_t execution) {
+  return reinterpret_cast<const void*>(execution);
+}
+
+void EndExecution(uint64_t execution, int32_t device) {
+  const Execution& ended = g_executions[execution % kMostExecutions];
+  if (ended.session == g_flags.session.load(std::memory_order_relaxed))
+    EndTemporary(KeyOf(execution), ended.bytes, device);
+}
+
+bool EndCurrent(size_t plugin, int32_t device) {
+  if (device < 0 || device >= static_cast<int32_t>(kMostDevices))
+    return false;
+  const uint64_t execution = g_current[plugin][device].exchange(0, std::memory_order_acq_rel);
+  if (execution != 0)
+    EndExecution(execution, device);
+  return execution != 0;
+}
+
+// What a callback is told: the execution, its device and its plugin, in one word.
+struct Watched {
+  uint64_t execution;
+  int32_t device;
+  size_t plugin;
+
+  void* Pack() const {
+    return reinterpret_cast<void*>(execution << 8 | static_cast<uint64_t>(device) << 4 | plugin);
   }
-  return nullptr;
-}
-
-void End(Running* running) {
-  if (running->session == g_flags.session.load(std::memory_order_relaxed))
-    EndTemporary(running, running->bytes, running->device);
-  NoteRunning(-1);
-  running->is_used.store(false, std::memory_order_release);
-}
+  static Watched Unpack(void* data) {
+    const auto word = reinterpret_cast<uint64_t>(data);
+    return {word >> 8, static_cast<int32_t>(word >> 4 & 15), word & 15};
+  }
+};
 
 // Called by XLA, in whichever thread completes the event.
 void OnComplete(void* error, void* data) {
-  auto* const running = static_cast<Running*>(data);
-  const Plugin& plugin = *running->plugin;
-  void* const event = running->event;
-  End(running);
-  plugin.DestroyError(error);
-  if (event != nullptr) {
-    Arguments<4> destroy(event);
-    plugin.Ask(Call::kEvent_Destroy, &destroy);
-  }
+  const Watched watched = Watched::Unpack(data);
+  uint64_t expected = watched.execution;
+  if (g_current[watched.plugin][watched.device].compare_exchange_strong(expected, 0,
+                                                                        std::memory_order_acq_rel))
+    EndExecution(watched.execution, watched.device);
+  PluginAt(watched.plugin).DestroyError(error);
 }
 
-// Has the temporary memory end when `program_event` is ready, or else a buffer
-// that it makes.
-void Watch(const Plugin& plugin, Running* running, void* program_event, const void* output) {
-  running->plugin = &plugin;
-  running->event = nullptr;
-  void* event = program_event;
-  if (event == nullptr && output != nullptr) {
-    Arguments<8> ready(output);
-    if (plugin.Ask(Call::kBuffer_ReadyEvent, &ready))
-      event = running->event = ready.Get<void*>(kSecondWord);
-  }
-  if (event == nullptr)
-    return End(running);
-  void* const own = running->event;
+void Watch(const Plugin& plugin, void* event, uint64_t execution, int32_t device) {
   Arguments<8> on_ready(event);
   on_ready.words[kSecondWord] = reinterpret_cast<uintptr_t>(OnComplete);
-  on_ready.words[kSecondWord + 1] = reinterpret_cast<uintptr_t>(running);
-  if (plugin.Ask(Call::kEvent_OnReady, &on_ready))
-    return;  // perhaps over by now
-  End(running);
-  if (own != nullptr) {
-    Arguments<4> destroy(own);
-    plugin.Ask(Call::kEvent_Destroy, &destroy);
-  }
+  on_ready.words[kSecondWord + 1] =
+      reinterpret_cast<uintptr_t>(Watched{execution, device, NumberOf(plugin)}.Pack());
+  plugin.Ask(Call::kEvent_OnReady, &on_ready);
 }
 
-// JAX calls an argument that is no pytree by its variable alone, and small
-// functions call theirs x: only paths are names.
+// JAX calls an argument that is no pytree by its variable alone, and small functions call theirs x:
+// only paths are names.
 bool IsPath(HloNames::Text text) {
   return text.size != 0 && (std::memchr(text.data, '[', text.size) != nullptr ||
                             std::memchr(text.data, '.', text.size) != nullptr);
@@ -312,9 +299,8 @@ HloNames::Text PathOfResult(const Program& program, size_t number) {
 }
 
 struct Started {
-  Running* running;
-  void* event;
-  const void* output;
+  uint64_t execution = 0;
+  int32_t device = -1;
 };
 
 void RecordResults(const Plugin& plugin, const Word* arguments, const Program& program) {
@@ -322,10 +308,14 @@ void RecordResults(const Plugin& plugin, const Word* arguments, const Program& p
   auto* const outputs = static_cast<const void* const* const*>(PointerAt(arguments, kOutputLists));
   auto* const events = static_cast<void* const*>(PointerAt(arguments, kCompleteEvents));
   Started started[kMostDevices];
-  size_t started_count = 0;
   const void* const* devices = nullptr;
   const size_t known_devices =
       program.temporary_bytes != 0 ? DevicesOf(plugin, arguments, &devices) : 0;
+  for (size_t d = 0; program.temporary_bytes != 0 && d < device_count && d < kMostDevices; ++d) {
+    started[d].device =
+        OrdinalOf(plugin, d < known_devices ? devices[d] : PointerAt(arguments, kExecuteDevice));
+    EndCurrent(NumberOf(plugin), started[d].device);
+  }
   {
     MakeScope scope(plugin, {format::XlaBlockKind::kOutput, program.name, program.name_size});
     if (!scope)
@@ -335,27 +325,48 @@ void RecordResults(const Plugin& plugin, const Word* arguments, const Program& p
           outputs != nullptr && program.output_count != 0 ? outputs[d] : nullptr;
       for (size_t i = 0; made != nullptr && i < program.output_count; ++i)
         scope.Buffer(made[i], PathOfResult(program, i));
-      const void* const device =
-          d < known_devices ? devices[d] : PointerAt(arguments, kExecuteDevice);
-      const int32_t ordinal = program.temporary_bytes != 0 ? OrdinalOf(plugin, device) : -1;
-      Running* const running =
-          ordinal >= 0 && started_count < kMostDevices ? TakeRunning() : nullptr;
-      if (running == nullptr) {
-        if (program.temporary_bytes != 0)
-          CountLoss(format::Loss::kXlaBuffers);
+      if (d >= kMostDevices || started[d].device < 0 ||
+          started[d].device >= static_cast<int32_t>(kMostDevices))
         continue;
-      }
-      running->device = ordinal;
-      running->bytes = program.temporary_bytes;
-      running->session = g_flags.session.load(std::memory_order_relaxed);
-      NoteRunning(1);
-      scope.Temporary(running, program.temporary_bytes, ordinal);
-      started[started_count++] = {running, events != nullptr ? events[d] : nullptr,
-                                  made != nullptr ? made[0] : nullptr};
+      started[d].execution = g_last_execution.fetch_add(1, std::memory_order_relaxed) + 1;
+      g_executions[started[d].execution % kMostExecutions] = {
+          program.temporary_bytes, g_flags.session.load(std::memory_order_relaxed)};
+      scope.Temporary(KeyOf(started[d].execution), program.temporary_bytes, started[d].device);
     }
   }
-  for (size_t i = 0; i < started_count; ++i)
-    Watch(plugin, started[i].running, started[i].event, started[i].output);
+  for (size_t d = 0; d < device_count && d < kMostDevices; ++d) {
+    const auto [execution, device] = started[d];
+    if (execution == 0)
+      continue;
+    // Another thread may have begun one since.
+    if (const uint64_t other =
+            g_current[NumberOf(plugin)][device].exchange(execution, std::memory_order_acq_rel))
+      EndExecution(other, device);
+    if (events != nullptr && events[d] != nullptr)
+      Watch(plugin, events[d], execution, device);
+  }
+}
+
+void* ExecuteProgram(const Plugin& plugin, Word* arguments, Program* program) {
+  constexpr uint32_t kClockEvery = 16;
+  const uint32_t run = program->runs.fetch_add(1, std::memory_order_relaxed);
+  if (run % kClockEvery == 0)
+    MaybeRead();
+  const UnderWay under_way;
+  void* const error = plugin.Get(Call::kLoadedExecutable_Execute)(arguments);
+  NameArguments(arguments, run, program);
+  // What it took over was given back before its results were made of it.
+  EndDonated(plugin, arguments, error != nullptr || Program::ChecksAll(run), program);
+  if (error == nullptr)
+    RecordResults(plugin, arguments, *program);
+  return error;
+}
+
+// Apart, because a program takes half a kilobyte.
+VRAMSCOPE_NOINLINE void* ExecuteUnknown(const Plugin& plugin, Word* arguments) {
+  Program program{};
+  Describe(plugin, PointerAt(arguments, kFirstWord), false, &program);
+  return ExecuteProgram(plugin, arguments, &program);
 }
 
 }  // namespace
@@ -363,18 +374,9 @@ void RecordResults(const Plugin& plugin, const Word* arguments, const Program& p
 void* Execute(const Plugin& plugin, Word* arguments) {
   if (SessionIsOff())
     return plugin.Get(Call::kLoadedExecutable_Execute)(arguments);
-  MaybeRead();
-  const UnderWay under_way;
-  Program own{};
-  Program& program = FindProgram(plugin, PointerAt(arguments, kFirstWord), &own);
-  void* const error = plugin.Get(Call::kLoadedExecutable_Execute)(arguments);
-  const uint32_t run = program.runs.fetch_add(1, std::memory_order_relaxed);
-  NameArguments(arguments, run, &program);
-  // What it took over was given back before its results were made of it.
-  EndDonated(plugin, arguments, error != nullptr || Program::ChecksAll(run), &program);
-  if (error == nullptr)
-    RecordResults(plugin, arguments, program);
-  return error;
+  if (Program* const program = FindProgram(plugin, PointerAt(arguments, kFirstWord)))
+    return ExecuteProgram(plugin, arguments, program);
+  return ExecuteUnknown(plugin, arguments);
 }
 
 void* DestroyExecutable(const Plugin& plugin, Word* arguments) {
@@ -394,9 +396,32 @@ void* DestroyExecutable(const Plugin& plugin, Word* arguments) {
   return plugin.Get(Call::kLoadedExecutable_Destroy)(arguments);
 }
 
+bool EndTemporaryOf(int32_t device) {
+  bool has_ended = false;
+  for (size_t plugin = 0; plugin < Plugin::kMost; ++plugin)
+    has_ended |= EndCurrent(plugin, device);
+  return has_ended;
+}
+
+// The program waits for the buffer: what ran on its device by now is over when it is ready.
+void* ReadyEvent(const Plugin& plugin, Word* arguments) {
+  const void* const buffer = PointerAt(arguments, kFirstWord);
+  void* const error = plugin.Get(Call::kBuffer_ReadyEvent)(arguments);
+  if (error != nullptr || SessionIsOff())
+    return error;
+  const int32_t device = RecordedDeviceOf(buffer);
+  const uint64_t execution =
+      device < 0 ? 0 : g_current[NumberOf(plugin)][device].load(std::memory_order_acquire);
+  if (void* const event = PointerAt(arguments, kSecondWord); execution != 0 && event != nullptr)
+    Watch(plugin, event, execution, device);
+  return error;
+}
+
 void ForgetPrograms() {
-  for (Running& running : g_running)
-    running.is_used.store(false, std::memory_order_relaxed);
+  for (auto& of_plugin : g_current) {
+    for (std::atomic<uint64_t>& current : of_plugin)
+      current.store(0, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace vramscope::probe::pjrt

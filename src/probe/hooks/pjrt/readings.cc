@@ -24,7 +24,6 @@ struct Account {
   uint64_t rest;                   // as recorded; by one thread at a time
 };
 constinit Account g_accounts[kMostOrdinals]{};
-constinit std::atomic<int32_t> g_running_count{0};
 
 struct Device {
   std::atomic<const void*> device;
@@ -34,20 +33,17 @@ struct Device {
 };
 constinit Device g_known[kMostKnownDevices]{};
 
-// A client is destroyed only while nobody reads, and nobody begins to read
-// meanwhile.
+// A client is destroyed only while nobody reads, and nobody begins to read meanwhile.
 constinit std::atomic<int32_t> g_readers{0};
 constinit std::atomic<int32_t> g_destroying{0};
 constinit std::atomic<bool> g_is_reading{false};
 constinit std::atomic<int64_t> g_due_ns{0};
 
 bool IsQuiet() {
-  return g_under_way.load(std::memory_order_acquire) == 0 &&
-         g_running_count.load(std::memory_order_acquire) == 0;
+  return g_under_way.load(std::memory_order_acquire) == 0;
 }
 
-// The pools' used bytes of one device number, of all plugins. False if one does
-// not say.
+// The pools' used bytes of one device number, of all plugins. False if one does not say.
 bool AskInUse(int32_t ordinal, uint64_t* bytes) {
   bool has_any = false;
   *bytes = 0;
@@ -103,7 +99,10 @@ void Read() {
     if (!AskInUse(ordinal, &in_use) || !IsQuiet() ||
         account.given_out.load(std::memory_order_acquire) != before)
       continue;
-    const int64_t rest = static_cast<int64_t>(in_use) - before;
+    int64_t rest = static_cast<int64_t>(in_use) - before;
+    // XLA has taken back what the last program needed.
+    if (rest < 0 && EndTemporaryOf(ordinal))
+      rest = static_cast<int64_t>(in_use) - account.given_out.load(std::memory_order_acquire);
     Record(ordinal, rest > 0 ? static_cast<uint64_t>(rest) : 0);
   }
   g_readers.fetch_sub(1, std::memory_order_seq_cst);
@@ -111,10 +110,6 @@ void Read() {
 }
 
 }  // namespace
-
-void NoteRunning(int32_t change) {
-  g_running_count.fetch_add(change, std::memory_order_acq_rel);
-}
 
 void CountGivenOut(int32_t device, int64_t bytes) {
   if (device >= 0 && device < kMostOrdinals)
@@ -154,7 +149,6 @@ void ForgetDevices() {
   ForgetPlaces();
   ForgetReadings();
   g_under_way.store(0, std::memory_order_relaxed);
-  g_running_count.store(0, std::memory_order_relaxed);
   g_readers.store(0, std::memory_order_relaxed);
   g_destroying.store(0, std::memory_order_relaxed);
   g_is_reading.store(false, std::memory_order_relaxed);

@@ -6,10 +6,9 @@
 
 #include "probe/hooks/pjrt/plugins.h"
 
-// What XLA itself says that it has in use, beside what is recorded. The rest is
-// memory without a buffer: XLA gives out larger pieces than were asked for, and
-// keeps some for itself. It is read only while no call is under way and no
-// program runs, and is recorded as a block of its own.
+// What XLA itself says that it has in use, beside what is recorded. The rest is memory without a
+// buffer: XLA gives out larger pieces than were asked for, and keeps some for itself. It is read
+// only while no call is under way and no program runs, and is recorded as a block of its own.
 namespace vramscope::probe::pjrt {
 
 // Calls of the program that give out memory or take it back.
@@ -22,8 +21,6 @@ class UnderWay {
   UnderWay& operator=(const UnderWay&) = delete;
 };
 
-// Programs with temporary memory.
-void NoteRunning(int32_t change);
 // Recorded memory was given out (or, negative, given back).
 void CountGivenOut(int32_t device, int64_t bytes);
 // A device may be asked until its client is destroyed.

@@ -30,8 +30,8 @@ class MakeScope {
  public:
   MakeScope(const Plugin& plugin, const Made& made);
   explicit operator bool() const { return static_cast<bool>(scope_); }
-  // A new buffer, null or not. Nothing if its memory is the host's or it has
-  // none. `path`: what the program calls it.
+  // A new buffer, null or not. Nothing if its memory is the host's or it has none. `path`: what the
+  // program calls it.
   void Buffer(const void* buffer, HloNames::Text path = {});
   // Temporary memory of a program; `key` is its own address as long as it runs.
   void Temporary(const void* key, uint64_t bytes, int32_t device);
@@ -54,14 +54,17 @@ class MakeScope {
 
 // Records what the program calls a buffer, if it has no name yet or `anew`. Whether it had none.
 bool NameBuffer(Stream& stream, const void* buffer, HloNames::Text path, bool anew);
-// Records that the buffer's memory is given back, unless it is recorded
-// already.
+// Records that the buffer's memory is given back, unless it is recorded already.
 void EndBuffer(const void* buffer);
+// The device of a buffer that is recorded as live; -1 if it is not.
+int32_t RecordedDeviceOf(const void* buffer);
 // The same of a program's temporary memory.
 void EndTemporary(const void* key, uint64_t bytes, int32_t device);
 
-// The device that a PJRT_Device is, by its number in this process; -1 if
-// unknown.
+// Ends the temporary memory of the last programs on the device. Whether there was any.
+bool EndTemporaryOf(int32_t device);
+
+// The device that a PJRT_Device is, by its number in this process; -1 if unknown.
 int32_t OrdinalOf(const Plugin& plugin, const void* device);
 
 // Whether the plugin says that the buffer is deleted, or was donated.
