@@ -241,6 +241,7 @@ void DriverObjects::Suballocate(uint32_t index, bool of_program) {
   OfProcess& process = processes_[base_.accounts[segment.account].process.value];
   const DriverObject* backing = nullptr;
   const auto back = [&](DriverObject& object) {
+    object.of_pool = segment.by_size;
     rows_.End(&object, false);
     object.backing = true;
     backing = &object;
@@ -257,6 +258,7 @@ void DriverObjects::Suballocate(uint32_t index, bool of_program) {
         return;
       DriverObject& handle = process.objects[mapping.handle];
       base_.Move(segment.account, -Signed(mapping.accounted));
+      handle.of_pool = segment.by_size;
       rows_.End(&handle, false);
       handle.backing_bytes += mapping.accounted;
       back(mapping);

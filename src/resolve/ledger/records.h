@@ -86,6 +86,7 @@ struct DriverObject {
   bool small = false;           // shares a 2 MiB slab
   bool backing = false;         // its segment is divided into blocks
   bool is_prior = false;        // allocated before recording
+  bool of_pool = false;         // of XLA's pool, which was there before its first block
   Claim communicator = Claim::kNone;
   bool live() const { return number != 0; }
 };

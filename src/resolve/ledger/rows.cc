@@ -8,11 +8,12 @@
 namespace vramscope::resolve {
 namespace {
 
-// PyTorch divides its driver allocations into blocks; before the first block the memory is unused.
+// PyTorch and XLA divide their driver allocations into blocks; before the first block the memory is
+// unused.
 Part PartOfObject(const DriverObject& object) {
   const bool to_be_cut =
       object.owner == Owner::kPyTorch && !object.small && IsLinear(object.memory);
-  return to_be_cut ? Part::kUncut : PartOfMemory(object.memory);
+  return to_be_cut || object.of_pool ? Part::kUncut : PartOfMemory(object.memory);
 }
 
 // `size` was allocated; the program requested `requested` of it (0: all).

@@ -76,6 +76,9 @@ def test_every_buffer_counts_from_its_first_to_its_last_instant(tmp_path):
     balance(tmp_path, recording, 1)
     assert f"xla.plugin              {PLUGIN}, PJRT 0.115\n" in info(recording)
     assert "losses      none" in info(recording)
+    # The pool was there before its first block.
+    opened = recording.report("opened")["rows"]
+    assert {tuple(row["path"][:2]) for row in opened if row["path"][0] == "XLA"} == {("XLA", "no blocks seen")}
 
 
 def test_two_plugins(tmp_path):

@@ -327,6 +327,7 @@ int main(int count, char** arguments) {
   for (int i = 1; i < count; ++i)
     plugins.push_back(Plugin::Open(arguments[i]));
   REQUIRE(!plugins.empty());
+  Step("opened");
   EveryOrigin(plugins);
   Train(plugins);
   Beside(plugins);
