@@ -40,9 +40,10 @@ function(vramscope_layer NAME)
       -fno-exceptions -fno-rtti -fvisibility=hidden -fno-stack-protector -fno-threadsafe-statics -O2)
   else()
     target_link_libraries(vramscope_${NAME} PUBLIC vramscope_offline_flags)
-    # Most of a file's time goes into headers: six files share it.
-    set_target_properties(vramscope_${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   endif()
+  # Most of a file's time goes into headers and templates: the files of a module share it.
+  set_target_properties(vramscope_${NAME} PROPERTIES
+    UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VRAMSCOPE_FILES_AT_ONCE})
   if(VRAMSCOPE_BUILD_TESTS AND ARG_TESTS)
     set(KIND "")
     if(ARG_INTARGET)

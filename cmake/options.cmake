@@ -19,7 +19,9 @@ endif()
 
 add_library(vramscope_warnings INTERFACE)
 target_compile_options(vramscope_warnings INTERFACE
-  -Wall -Wextra -Wshadow -Wsign-conversion -Wno-missing-field-initializers)
+  -Wall -Wextra -Wshadow -Wsign-conversion -Wno-missing-field-initializers
+  # Files of a module compile together, so every anonymous namespace looks like a header's.
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 
 # The probe lives in other people's processes: it is never built with sanitizers of ours.
 add_library(vramscope_offline_flags INTERFACE)

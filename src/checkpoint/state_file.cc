@@ -196,7 +196,7 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(pid_t pid,
       // sees both, and gives way: its file is empty and is removed.
       size_t count = 0;
       for (const util::OwnedDirectory& directory : FindDirectories(shared))
-        count += directory.Has(name) ? 1 : 0;
+        count += directory.Has(name) ? 1U : 0U;
       if (count == 1)
         return file;
     }

@@ -19,6 +19,10 @@ class App;
 // exception out. `exit_code` outlives the parse.
 namespace vramscope::cli {
 
+// Parses `words`, the program's arguments, and runs the command that they name. Returns the exit
+// status.
+int Main(std::vector<std::string> words);
+
 // `command`: the words after `--`, which are not parsed.
 void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command);
 void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> command);

@@ -22,7 +22,7 @@
 namespace vramscope::imports {
 namespace {
 
-constexpr size_t kMostFrames = 1024;
+constexpr size_t kMostPprofFrames = 1024;
 
 // Reads the fields of a message in file order.
 struct Field {
@@ -264,7 +264,7 @@ tables::StackId Profile::StackOf(const std::vector<uint64_t>& locations) {
     if (location == locations_.end())
       continue;
     for (const Line& line : location->second) {
-      if (frames.size() == kMostFrames)
+      if (frames.size() == kMostPprofFrames)
         break;
       const auto function = functions_.find(line.function);
       const Function named = function == functions_.end() ? Function() : function->second;

@@ -18,7 +18,7 @@ constexpr int64_t kQueryNs = 100'000'000;
 constexpr int64_t kNoClockStepNs = 1'000'000'000;
 // Rows used to decide how many devices a log has.
 constexpr size_t kFirstRows = 512;
-constexpr size_t kMostDevices = 64;
+constexpr size_t kMostLogDevices = 64;
 // With stamps in whole seconds, equal stamps alone do not prove one query; this many queries do.
 constexpr size_t kFewestCoarseQueries = 3;
 // Two headers may be two concatenated logs.
@@ -47,7 +47,7 @@ void ReadingLog::EndBlock() {
 
 size_t ReadingLog::PeriodOfNames() const {
   const size_t rows = first_rows_.size();
-  for (size_t period = 1; period <= std::min(kMostDevices, rows / 2); ++period) {
+  for (size_t period = 1; period <= std::min(kMostLogDevices, rows / 2); ++period) {
     size_t i = period;
     while (i < rows && IdentityOf(first_rows_[i]) == IdentityOf(first_rows_[i - period]))
       ++i;
@@ -65,7 +65,7 @@ size_t ReadingLog::RowsPerBlock() const {
     if (first_blocks_[i] - first_blocks_[i - 1] != size)
       return 1;
   }
-  return size <= kMostDevices && first_rows_.size() - first_blocks_.back() <= size ? size : 1;
+  return size <= kMostLogDevices && first_rows_.size() - first_blocks_.back() <= size ? size : 1;
 }
 
 // Queries of several GPUs have short gaps within each query and a long one between queries.
@@ -79,7 +79,7 @@ size_t ReadingLog::RowsBetweenPauses() const {
   }
   const bool is_fine = std::any_of(first_rows_.begin(), first_rows_.end(),
                                    [](const Reading& reading) { return reading.has_fraction; });
-  for (size_t size = 2; size <= std::min(kMostDevices, rows / 2); ++size) {
+  for (size_t size = 2; size <= std::min(kMostLogDevices, rows / 2); ++size) {
     size_t queries = 0, odd = 0;
     for (size_t begin = size; begin < rows; begin += size) {
       int64_t within_ns = 0;

@@ -537,7 +537,7 @@ void TablesOf::AddTrust() {
   for (const Account& account : base_.accounts.all()) {
     const bool is_cpu = trace_.devices()[static_cast<size_t>(account.device.value)].kind ==
                         tables::DeviceKind::kCpu;
-    before.count += is_cpu && base_.progress.processes[account.process.value].had_torch ? 1 : 0;
+    before.count += is_cpu && base_.progress.processes[account.process.value].had_torch ? 1U : 0U;
   }
   AddLoss(before);
   const Violations& found = base_.progress.violations;

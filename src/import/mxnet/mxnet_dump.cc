@@ -23,16 +23,16 @@
 namespace vramscope::imports {
 namespace {
 
-constexpr std::string_view kHeader[] = {"Attribute Name", "Requested Size", "Device", "Actual Size",
-                                        "Reuse?"};
-constexpr size_t kColumns = std::size(kHeader);
+constexpr std::string_view kDumpHeader[] = {"Attribute Name", "Requested Size", "Device",
+                                            "Actual Size", "Reuse?"};
+constexpr size_t kDumpColumns = std::size(kDumpHeader);
 constexpr std::string_view kAmend = "nvml_amend";
-constexpr int32_t kMostDevices = 1024;
+constexpr int32_t kMostDumpDevices = 1024;
 
-bool IsHeader(std::string_view line) {
+bool IsDumpHeader(std::string_view line) {
   const std::vector<std::string> cells = SplitCsv(line);
-  return cells.size() == kColumns &&
-         std::equal(cells.begin(), cells.end(), std::begin(kHeader),
+  return cells.size() == kDumpColumns &&
+         std::equal(cells.begin(), cells.end(), std::begin(kDumpHeader),
                     [](const std::string& cell, std::string_view title) {
                       return Trimmed(cell) == title;
                     });
@@ -76,11 +76,12 @@ class Dump {
 
   void Add(std::string_view line) {
     const std::vector<std::string> cells = SplitCsv(line);
-    const auto asked = cells.size() == kColumns ? NumberOf<uint64_t>(cells[1]) : std::nullopt;
+    const auto asked = cells.size() == kDumpColumns ? NumberOf<uint64_t>(cells[1]) : std::nullopt;
     const auto device = asked ? NumberOf<int32_t>(cells[2]) : std::nullopt;
     const auto actual = device ? NumberOf<uint64_t>(cells[3]) : std::nullopt;
     const bool is_amend = actual && cells[0] == kAmend;
-    if (!actual || *device < 0 || *device >= kMostDevices || (!is_amend && *actual > kMostBytes)) {
+    if (!actual || *device < 0 || *device >= kMostDumpDevices ||
+        (!is_amend && *actual > kMostBytes)) {
       builder_.Lose("rows that are no block of memory", 1);
     } else if (is_amend) {
       if (!amends_.try_emplace(*device, *actual).second)
@@ -147,13 +148,13 @@ class Dump {
 
 bool IsMxnetDump(const Input& input) {
   const std::string& head = input.text_head();
-  return IsHeader(std::string_view(head).substr(0, head.find_first_of("\r\n")));
+  return IsDumpHeader(std::string_view(head).substr(0, head.find_first_of("\r\n")));
 }
 
 util::Status ReadMxnetDump(const Input& input, const Options&, Builder* builder) {
   LineReader lines(input.Text());
   std::string_view line;
-  if (lines.Next(&line) && !IsHeader(line)) {
+  if (lines.Next(&line) && !IsDumpHeader(line)) {
     return util::Status::Error(fmt::format(
         "{}: the first line is not the header of MXNet's dump (\"Attribute Name\",\"Requested "
         "Size\",...)",
@@ -161,7 +162,7 @@ util::Status ReadMxnetDump(const Input& input, const Options&, Builder* builder)
   }
   Dump dump(input, builder);
   while (lines.Next(&line) && !builder->IsOver()) {
-    if (!Trimmed(line).empty() && !IsHeader(line))
+    if (!Trimmed(line).empty() && !IsDumpHeader(line))
       dump.Add(line);
   }
   dump.Finish();

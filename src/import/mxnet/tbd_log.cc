@@ -23,7 +23,7 @@
 namespace vramscope::imports {
 namespace {
 
-constexpr int64_t kStepNs = 1'000'000'000;
+constexpr int64_t kTbdStepNs = 1'000'000'000;
 constexpr std::string_view kAllocate = "Allocate ";
 constexpr std::string_view kMemory = " GPU memory";
 constexpr std::string_view kFree = " MB GPU global memory free, total ";
@@ -103,9 +103,9 @@ class Begin : public ByteStream {
   uint64_t left_bytes_;
 };
 
-class Log {
+class TbdLog {
  public:
-  Log(const Input& input, Builder* builder) : builder_(*builder) {
+  TbdLog(const Input& input, Builder* builder) : builder_(*builder) {
     const tables::ProcessId process = builder_.Process(0);
     builder_.process(process).command = builder_.Text(input.name());
     device_ = builder_.Gpu(0);
@@ -146,7 +146,7 @@ class Log {
     builder_.Add(row);
     builder_.Change(device_, now_ns_);
     sum_bytes_ += row.bytes;
-    next_ns_ += kStepNs;
+    next_ns_ += kTbdStepNs;
   }
 
   // The result of cudaMemGetInfo() after an allocation.
@@ -188,7 +188,7 @@ bool IsTbdLog(const Input& input) {
 
 util::Status ReadTbdLog(const Input& input, const Options&, Builder* builder) {
   LineReader lines(input.Text());
-  Log log(input, builder);
+  TbdLog log(input, builder);
   for (std::string_view line; lines.Next(&line) && !builder->IsOver();)
     log.Add(line);
   log.Finish();

@@ -12,7 +12,7 @@ namespace vramscope::imports {
 namespace {
 
 // Limits of texts and memo entries; those of snapshots are smaller.
-constexpr uint64_t kMaxTextBytes = UINT32_MAX - 1;
+constexpr uint64_t kMaxPickleText = UINT32_MAX - 1;
 constexpr uint64_t kMaxMemo = uint64_t{1} << 31;
 
 const std::unordered_map<std::string_view, PickleKey>& Keys() {
@@ -178,7 +178,7 @@ util::Status TorchPickle::PushLong(size_t size_of_size) {
 util::Status TorchPickle::PushText(size_t size_of_size) {
   uint64_t size = 0;
   const uint8_t* bytes = nullptr;
-  if (!TakeNumber(size_of_size, &size) || size > kMaxTextBytes || !Take(size, &bytes))
+  if (!TakeNumber(size_of_size, &size) || size > kMaxPickleText || !Take(size, &bytes))
     return Truncated();
   if (!budget_.Charge("texts", 1, sizeof(Text)))
     return {};

@@ -21,7 +21,7 @@ namespace vramscope::imports {
 namespace {
 
 // More than any machine has.
-constexpr uint64_t kMostDevices = 4096;
+constexpr uint64_t kMostSnapshotDevices = 4096;
 
 class Snapshot {
  public:
@@ -43,7 +43,7 @@ class Snapshot {
       return {};
     for (const PickleValue& segment : *segments) {
       const uint64_t device = pickle_.Number(pickle_.Get(segment, PickleKey::kDevice)).value_or(0);
-      if (!pickle_.IsDict(segment) || device >= kMostDevices) {
+      if (!pickle_.IsDict(segment) || device >= kMostSnapshotDevices) {
         builder_.Lose("segments of a snapshot without a device", 1);
         continue;
       }
@@ -53,8 +53,8 @@ class Snapshot {
     }
     const auto* const traces = pickle_.ListOf(pickle_.Get(root, PickleKey::kDeviceTraces));
     uint64_t events = 0;
-    for (size_t i = 0; traces != nullptr && i < std::min<size_t>(traces->size(), kMostDevices);
-         ++i) {
+    for (size_t i = 0;
+         traces != nullptr && i < std::min<size_t>(traces->size(), kMostSnapshotDevices); ++i) {
       const auto* const trace = pickle_.ListOf((*traces)[i]);
       if (trace == nullptr || trace->empty())
         continue;
@@ -78,15 +78,17 @@ class Snapshot {
   void FindDevices(const PickleValue& origin) {
     is_ours_ = pickle_.IsDict(origin);
     const auto* const list = pickle_.ListOf(pickle_.Get(origin, PickleKey::kDevices));
-    for (size_t i = 0; list != nullptr && i < std::min<size_t>(list->size(), kMostDevices); ++i) {
+    for (size_t i = 0; list != nullptr && i < std::min<size_t>(list->size(), kMostSnapshotDevices);
+         ++i) {
       const PickleValue& entry = (*list)[i];
       const uint64_t number =
-          pickle_.Number(pickle_.Get(entry, PickleKey::kDevice)).value_or(kMostDevices);
-      if (number >= kMostDevices)
+          pickle_.Number(pickle_.Get(entry, PickleKey::kDevice)).value_or(kMostSnapshotDevices);
+      if (number >= kMostSnapshotDevices)
         continue;
       const std::string_view kind = pickle_.TextOf(pickle_.Get(entry, PickleKey::kKind));
-      const auto index = static_cast<int32_t>(std::min(
-          pickle_.Number(pickle_.Get(entry, PickleKey::kIndex)).value_or(number), kMostDevices));
+      const auto index = static_cast<int32_t>(
+          std::min(pickle_.Number(pickle_.Get(entry, PickleKey::kIndex)).value_or(number),
+                   kMostSnapshotDevices));
       const tables::DeviceId device =
           kind == "host"  ? builder_.Device(tables::DeviceKind::kHost, -2)
           : kind == "cpu" ? builder_.Device(tables::DeviceKind::kCpu, -1)

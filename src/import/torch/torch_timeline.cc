@@ -31,7 +31,7 @@ using Token = util::JsonReader::Token;
 constexpr std::array kCategories = {
     Category::kParameter,  Category::kOptimizerState, Category::kInput,     Category::kTemporary,
     Category::kActivation, Category::kGradient,       Category::kTemporary, Category::kUnknown};
-constexpr double kMostUs = 4e15;
+constexpr double kMostTimelineUs = 4e15;
 constexpr int64_t kNsPerUs = 1000;
 constexpr size_t kRawNumbers = 4;
 
@@ -55,7 +55,7 @@ class Timeline {
   void AddTime(std::string_view text) {
     const double us = util::WholeNumber<double>(text).value_or(-1);
     if (builder_.budget().Charge("instants", 1, sizeof(double)))
-      times_us_.push_back(us >= 0 && us <= kMostUs ? us : -1);
+      times_us_.push_back(us >= 0 && us <= kMostTimelineUs ? us : -1);
   }
 
   // A row's numbers, the zero among them.
@@ -79,7 +79,7 @@ class Timeline {
 
   // An event of the raw form.
   void AddEvent(const std::vector<double>& row) {
-    const bool is_good = row.size() == kRawNumbers && row[0] <= kMostUs * kNsPerUs &&
+    const bool is_good = row.size() == kRawNumbers && row[0] <= kMostTimelineUs * kNsPerUs &&
                          std::abs(row[2]) <= double{kMostBytes} && row[3] >= 0 &&
                          row[3] < double{kCategories.size()};
     if (!is_good) {

@@ -35,9 +35,9 @@ constexpr Dimension kOfRow[] = {Dimension::kIteration, Dimension::kSizeClass, Di
 
 constexpr size_t kMaxKnownBytes = size_t{64} << 20;
 
-class Exporter {
+class AllocationsExporter {
  public:
-  Exporter(const tables::Recording& recording, bool json, const ExportSink& sink)
+  AllocationsExporter(const tables::Recording& recording, bool json, const ExportSink& sink)
       : recording_(recording),
         json_(json),
         texts_(recording),
@@ -198,13 +198,13 @@ class Exporter {
 util::Status ExportAllocationsCsv(const tables::Recording& recording,
                                   const ExportOptions& /*options*/,
                                   const ExportSink& sink) {
-  return Exporter(recording, false, sink).Run();
+  return AllocationsExporter(recording, false, sink).Run();
 }
 
 util::Status ExportAllocationsJson(const tables::Recording& recording,
                                    const ExportOptions& /*options*/,
                                    const ExportSink& sink) {
-  return Exporter(recording, true, sink).Run();
+  return AllocationsExporter(recording, true, sink).Run();
 }
 
 }  // namespace vramscope::output

@@ -57,11 +57,11 @@ constexpr uint64_t kSequenceId = 1;
 constexpr size_t kMostLanes = 2000;
 // Slices are written in order of time, which takes memory for each; a viewer can show no more.
 constexpr uint64_t kMostSlices = 4'000'000;
-constexpr size_t kMaxKnownBytes = size_t{64} << 20;
+constexpr size_t kMaxKnownTexts = size_t{64} << 20;
 
-class Writer {
+class TraceWriter {
  public:
-  explicit Writer(const ExportSink& sink) : pieces_(sink) {}
+  explicit TraceWriter(const ExportSink& sink) : pieces_(sink) {}
 
   bool ok() const { return pieces_.status().ok(); }
   util::Status Finish() { return pieces_.Finish(); }
@@ -99,7 +99,7 @@ class Writer {
 
   // Stacks can be deep and their names long: what is forgotten is written again.
   bool Forget() {
-    if (known_bytes_ <= kMaxKnownBytes)
+    if (known_bytes_ <= kMaxKnownTexts)
       return false;
     iids_.clear();
     known_bytes_ = 0;
@@ -154,7 +154,7 @@ struct CategoryCounter {
 // The bytes of each category of each device, whenever they change.
 class Counters : query::SweepSums<CategoryCounter> {
  public:
-  Counters(const query::Cells& cells, const std::vector<uint64_t>& devices, Writer* writer)
+  Counters(const query::Cells& cells, const std::vector<uint64_t>& devices, TraceWriter* writer)
       : writer_(*writer) {
     std::map<std::pair<uint32_t, format::Category>, uint32_t> found;
     for (const query::Cell& cell : cells.all()) {
@@ -185,7 +185,7 @@ class Counters : query::SweepSums<CategoryCounter> {
   }
 
  private:
-  Writer& writer_;
+  TraceWriter& writer_;
   std::vector<uint32_t> of_cell_;
 };
 
@@ -386,7 +386,7 @@ class PerfettoExporter {
   const tables::Tables& tables_;
   query::DimensionValues texts_;
   query::ShownStacks stacks_;
-  Writer writer_;
+  TraceWriter writer_;
   std::vector<uint64_t> devices_;           // tracks
   std::map<uint32_t, uint64_t> processes_;  // by account: tracks
   std::vector<OfSite> of_site_;

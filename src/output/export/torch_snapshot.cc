@@ -100,9 +100,11 @@ std::vector<NumberedDevice> NumberDevices(const tables::Tables& tables) {
   return found;
 }
 
-class Exporter {
+class SnapshotExporter {
  public:
-  Exporter(const tables::Recording& recording, query::Instants until, const ExportSink& sink)
+  SnapshotExporter(const tables::Recording& recording,
+                   query::Instants until,
+                   const ExportSink& sink)
       : recording_(recording),
         tables_(recording.tables()),
         until_(std::move(until)),
@@ -579,7 +581,7 @@ util::Status ExportTorchSnapshot(const tables::Recording& recording,
   query.by = {query::Dimension::kCategory};
   VRAMSCOPE_ASSIGN_OR_RETURN(const query::Report report, query::MakeReport(recording, query));
   VRAMSCOPE_ASSIGN_OR_RETURN(query::Instants until, query::ResolveInstant(recording, options.at));
-  return Exporter(recording, std::move(until), sink).Run(report);
+  return SnapshotExporter(recording, std::move(until), sink).Run(report);
 }
 
 }  // namespace vramscope::output

@@ -75,11 +75,11 @@ Axis ByteAxis(double largest_bytes, const std::string& unit) {
 }
 
 Axis TimeAxis(double largest_seconds, const std::string& counted) {
-  struct Unit {
+  struct TimeUnit {
     double seconds;
     const char* name;
   };
-  constexpr Unit kUnits[] = {{1e-6, "us"}, {1e-3, "ms"}, {1, "s"}, {60, "min"}, {3600, "h"}};
+  constexpr TimeUnit kUnits[] = {{1e-6, "us"}, {1e-3, "ms"}, {1, "s"}, {60, "min"}, {3600, "h"}};
   Axis axis;
   axis.end = std::max(largest_seconds, 1e-6);
   if (!counted.empty()) {
@@ -89,8 +89,8 @@ Axis TimeAxis(double largest_seconds, const std::string& counted) {
       AddTicks(axis.end, 1, std::max(1.0, NiceStep(axis.end)), &axis);
     return axis;
   }
-  Unit unit = kUnits[0];
-  for (const Unit& candidate : kUnits) {
+  TimeUnit unit = kUnits[0];
+  for (const TimeUnit& candidate : kUnits) {
     // Three minutes read better than 180 seconds; one and a half, as 90 seconds.
     if (axis.end >= candidate.seconds * (candidate.seconds >= 60 ? 3 : 1))
       unit = candidate;

@@ -23,7 +23,7 @@ std::string DeviceTitle(tables::DeviceKind kind, int32_t index, const std::strin
   return fmt::format("GPU {}{}{}", index, name.empty() ? "" : ", ", name);
 }
 
-std::string Joined(const std::string& name, const std::string& device) {
+std::string PanelTitle(const std::string& name, const std::string& device) {
   return name.empty() ? device : name + " \u00b7 " + device;
 }
 
@@ -107,7 +107,7 @@ std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
     if (!shown.contains(device.device))
       continue;
     BarPanel panel;
-    panel.title = Joined(name, DeviceTitle(device.kind, device.index, device.name));
+    panel.title = PanelTitle(name, DeviceTitle(device.kind, device.index, device.name));
     panel.subtitle = fmt::format("{} {}", device.at_kind, BytesIn(device.ledger_bytes, unit));
     if (device.at_ns >= recording.tables().session.begin_ns)
       panel.subtitle +=
@@ -174,7 +174,7 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
     const std::string title =
         DeviceTitle(device.kind, device.index, std::string(recording.string(device.name)));
     // Files name the lines of several recordings. Devices are named only if there are several.
-    panel.title = shown.size() == 1 && !name.empty() ? name : Joined(name, title);
+    panel.title = shown.size() == 1 && !name.empty() ? name : PanelTitle(name, title);
     panel.begin_ns = recording.tables().session.begin_ns;
     panel.end_ns = std::max(recording.tables().session.end_ns, panel.begin_ns);
     if (!timeline.time_ns.empty())
@@ -218,7 +218,7 @@ std::vector<StackedBar> PeakBars(const query::Report& report, const std::string&
       continue;
     StackedBar bar;
     const std::string title = DeviceTitle(device.kind, device.index, "");
-    bar.title = shown.size() == 1 && !name.empty() ? name : Joined(name, title);
+    bar.title = shown.size() == 1 && !name.empty() ? name : PanelTitle(name, title);
     bar.row_bytes = bar.whole_bytes = device.ledger_bytes;
     // The same words of several processes are one slice.
     std::map<std::string, int64_t> slices;

@@ -23,9 +23,9 @@ struct Of {
   const SheetLine* line;
 };
 
-class Writer {
+class SheetWriter {
  public:
-  Writer(const std::vector<NamedKeywords>& reports, JsonWriter& json)
+  SheetWriter(const std::vector<NamedKeywords>& reports, JsonWriter& json)
       : reports_(reports), sheet_(MakeKeywordSheet(reports)), json_(json) {}
 
   void Write() {
@@ -113,7 +113,7 @@ class Writer {
 }  // namespace
 
 std::string KeywordSheetJson(const std::vector<NamedKeywords>& reports) {
-  return JsonText([&](JsonWriter& json) { Writer(reports, json).Write(); });
+  return JsonText([&](JsonWriter& json) { SheetWriter(reports, json).Write(); });
 }
 
 std::string KeywordSheetCsv(const std::vector<NamedKeywords>& reports) {

@@ -17,15 +17,15 @@ using util::JsonWriter;
 
 // The entry of one line, with its table.
 template <class T>
-struct Of {
+struct Listed {
   const KeywordTable* table;
   const KeywordCategory* category;
   const T* item;
 };
 
-class Writer {
+class KeywordsWriter {
  public:
-  Writer(const KeywordReport& report, JsonWriter& json) : report_(report), json_(json) {}
+  KeywordsWriter(const KeywordReport& report, JsonWriter& json) : report_(report), json_(json) {}
 
   void Write() {
     json_.BeginObject();
@@ -93,8 +93,8 @@ class Writer {
   }
 
   void WriteCategories() {
-    std::vector<Of<KeywordCategory>> categories;
-    std::vector<Of<query::KeywordEntry>> entries;
+    std::vector<Listed<KeywordCategory>> categories;
+    std::vector<Listed<query::KeywordEntry>> entries;
     for (const KeywordTable& table : report_.tables) {
       const auto add = [&](const KeywordCategory& category) {
         categories.push_back({&table, &category, &category});
@@ -125,7 +125,7 @@ class Writer {
   }
 
   void WriteGroups() {
-    std::vector<Of<query::KeywordGroup>> groups;
+    std::vector<Listed<query::KeywordGroup>> groups;
     for (const KeywordTable& table : report_.tables) {
       for (const query::KeywordGroup& group : table.groups)
         groups.push_back({&table, nullptr, &group});
@@ -140,7 +140,7 @@ class Writer {
   }
 
   void WriteOverlaps() {
-    std::vector<Of<query::KeywordOverlap>> overlaps;
+    std::vector<Listed<query::KeywordOverlap>> overlaps;
     for (const KeywordTable& table : report_.tables) {
       for (const query::KeywordOverlap& overlap : table.overlaps)
         overlaps.push_back({&table, nullptr, &overlap});
@@ -161,7 +161,7 @@ class Writer {
 }  // namespace
 
 void WriteKeywords(const KeywordReport& report, JsonWriter& json) {
-  Writer(report, json).Write();
+  KeywordsWriter(report, json).Write();
 }
 
 std::string KeywordsJson(const KeywordReport& report) {

@@ -19,7 +19,6 @@
 namespace vramscope::output {
 namespace {
 
-constexpr size_t kBytesColumns = 11;
 constexpr size_t kChangeColumns = 12;
 constexpr size_t kPercentColumns = 10;
 constexpr size_t kSentenceIndent = 2;  // of what has no room in its first line

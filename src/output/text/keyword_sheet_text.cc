@@ -37,9 +37,9 @@ class SheetText : public TextLines {
 
  private:
   static constexpr size_t kNameColumns = 26;
-  static constexpr size_t kBytesColumns = 10;
+  static constexpr size_t kCellBytesColumns = 10;
   static constexpr size_t kShareColumns = 8;
-  static constexpr size_t kCellColumns = kBytesColumns + kShareColumns;
+  static constexpr size_t kCellColumns = kCellBytesColumns + kShareColumns;
   static constexpr size_t kColumnsSaid = 8;  // that a name is in
 
   // A column of a line; empty without bytes.
@@ -107,7 +107,7 @@ void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
         column == sheet_.columns.size()
             ? "Sum of columns"
             : fmt::format("{} {}", column + 1, Clean(sheet_.columns[column].name));
-    all.push_back({.width = kBytesColumns + (column == first ? 1 : 0)});
+    all.push_back({.width = kCellBytesColumns + (column == first ? 1 : 0)});
     all.push_back({.title = CutEnd(name, kCellColumns - 2, style()), .width = kShareColumns});
   }
   TextTable lines(this, std::move(all));

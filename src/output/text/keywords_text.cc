@@ -18,7 +18,6 @@ namespace {
 using query::KeywordCategory;
 using query::KeywordTable;
 
-constexpr size_t kBarColumns = 10;
 constexpr size_t kFigureColumns = 23;  // of what a list says before its names
 
 std::string SignedInUnit(int64_t bytes, const Unit& unit) {

@@ -20,8 +20,6 @@ namespace vramscope::output {
 namespace {
 
 constexpr double kSlightGrowthBytes = 1024;  // growth below it is not worth a warning
-constexpr size_t kBytesColumns = 11;
-constexpr size_t kMarkColumns = 6;
 
 class LeaksText : public TextLines {
  public:

@@ -14,12 +14,12 @@ namespace {
 
 using util::FormatBytes;
 
-constexpr size_t kMostNamed = 4;
+constexpr size_t kMostPhaseNames = 4;
 
 std::string LeftText(const query::EnginePhase& phase) {
   std::string text;
   int64_t rest = phase.left_bytes;
-  for (size_t i = 0; i < std::min(kMostNamed, phase.left.size()); ++i) {
+  for (size_t i = 0; i < std::min(kMostPhaseNames, phase.left.size()); ++i) {
     text += fmt::format("{}{} {}", i == 0 ? "" : ", ", phase.left[i].category,
                         util::FormatSignedBytes(phase.left[i].bytes));
     rest -= phase.left[i].bytes;

@@ -15,7 +15,7 @@ using util::FormatBytes;
 
 // A screen of rows: of more ranks, the heaviest and the lightest.
 constexpr size_t kMostRanks = 32;
-constexpr size_t kMostNamed = 8;
+constexpr size_t kMostRankNames = 8;
 
 std::vector<std::pair<std::string, uint64_t>> Largest(
     const std::map<std::string, uint64_t>& categories) {
@@ -127,7 +127,7 @@ std::string FormatRanks(const query::RankReport& report, const Style& style) {
       line(fmt::format("  ({} in between; --json has all)", report.ranks.size() - shown.size()));
     text += "\nall ranks\n";
     const auto largest = Largest(report.categories);
-    for (size_t i = 0; i < std::min(largest.size(), kMostNamed); ++i)
+    for (size_t i = 0; i < std::min(largest.size(), kMostRankNames); ++i)
       line(fmt::format("  {:>10}  {}", FormatBytes(largest[i].second), largest[i].first));
   }
   for (const std::string& why : report.unread)

@@ -56,6 +56,10 @@ enum class Fit : uint8_t {
 };
 
 inline constexpr size_t kRestOfLine = SIZE_MAX;
+// Widths that several tables share.
+inline constexpr size_t kBytesColumns = 11;
+inline constexpr size_t kMarkColumns = 6;
+inline constexpr size_t kBarColumns = 10;
 
 struct TextColumn {
   std::string title{};

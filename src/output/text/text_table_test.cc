@@ -101,7 +101,7 @@ TEST(Screen, NeverMoreThanTheScreen) {
         continue;
       ASSERT_GE(shown[i], std::min(sections[i].fewest, sections[i].entries));
       taken += shown[i] * sections[i].lines_per_entry + kSectionHeadLines;
-      taken += shown[i] < sections[i].all ? 1 : 0;
+      taken += shown[i] < sections[i].all ? 1U : 0U;
     }
     ASSERT_LE(taken, lines);
   }

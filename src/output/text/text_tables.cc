@@ -20,8 +20,6 @@ namespace vramscope::output {
 namespace {
 
 constexpr size_t kListColumns = 23;  // of a list's figures, with the blanks after them
-constexpr size_t kMarkColumns = 6;
-constexpr size_t kBarColumns = 10;
 constexpr size_t kCallers = 6;
 constexpr size_t kCachedWords = 40;  // columns of the words beside a place
 

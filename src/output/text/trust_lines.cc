@@ -398,11 +398,11 @@ namespace {
 
 using util::FormatBytes;
 
-constexpr size_t kMostNamed = 4;
+constexpr size_t kMostOverflowNames = 4;
 
 std::string Names(const query::BytesByName& names) {
   std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
+  for (size_t i = 0; i < std::min(names.size(), kMostOverflowNames); ++i)
     text +=
         fmt::format("{}{} {}", i == 0 ? "" : ", ", names[i].first, FormatBytes(names[i].second));
   return text;

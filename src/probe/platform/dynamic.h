@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 // The C library's own dlopen and dlsym, past every interposer that comes after us, and look-ups in
 // libraries that are loaded already.
@@ -28,6 +29,12 @@ const char* FindLoadedLibrary(const char* prefix);
 // Address of `symbol` in the loaded library whose file name begins with `prefix`, or nullptr.
 // Nothing is loaded by this.
 void* FindInLoadedLibrary(const char* prefix, const char* symbol);
+
+// The path's last part.
+inline const char* FileName(const char* path) {
+  const char* const slash = std::strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
 
 // Whether the object is mapped at that address.
 inline bool Contains(const dl_phdr_info& info, uintptr_t address) {

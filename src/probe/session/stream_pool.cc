@@ -24,8 +24,8 @@ namespace {
 constexpr uint32_t kIdleSlots = 256;
 constinit std::atomic<Stream*> g_idle[kIdleSlots]{};
 constinit std::atomic<uint32_t> g_count{0};
-constinit pthread_key_t g_key{};
-constinit bool g_have_key = false;
+constinit pthread_key_t g_stream_key{};
+constinit bool g_have_stream_key = false;
 
 Stream* NewMemory() {
   void* memory =
@@ -130,8 +130,8 @@ Stream* TakeIdle() {
 }  // namespace
 
 void StreamPool::Load() {
-  if (!g_have_key)
-    g_have_key = pthread_key_create(&g_key, ThreadEnds) == 0;
+  if (!g_have_stream_key)
+    g_have_stream_key = pthread_key_create(&g_stream_key, ThreadEnds) == 0;
 }
 
 Stream* StreamPool::Find(Stream* old, bool is_owner) {
@@ -173,8 +173,8 @@ Stream* StreamPool::Take(Stream* old) {
   Stream* const stream = Find(old, true);
   if (stream == nullptr)
     return nullptr;
-  if (g_have_key)
-    pthread_setspecific(g_key, stream);
+  if (g_have_stream_key)
+    pthread_setspecific(g_stream_key, stream);
   return stream;
 }
 

@@ -333,10 +333,10 @@ std::vector<std::string> Diff::Levels() const {
   return {std::begin(kDiffLevels), std::end(kDiffLevels)};
 }
 std::vector<DiffCategory> Diff::CategoryRows() const {
-  std::vector<DiffCategory> rows;
+  std::vector<DiffCategory> found;
   for (const DiffRow& row : categories)
-    rows.push_back({row.path[0], row.a_bytes, row.b_bytes});
-  return rows;
+    found.push_back({row.path[0], row.a_bytes, row.b_bytes});
+  return found;
 }
 
 util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_subject) {

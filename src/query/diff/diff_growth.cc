@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMostPoints = 10;
 // A line needs as many points.
-constexpr size_t kFewestPoints = 3;
+constexpr size_t kPointsOfLine = 3;
 
 DiffSum At(const DiffSide::IterationState& state, const DiffKey& key) {
   const auto found = state.end.find(key);
@@ -19,13 +19,13 @@ DiffSum At(const DiffSide::IterationState& state, const DiffKey& key) {
 // A line leaves out the iterations in which caches fill and optimizers make their state.
 size_t FirstPoint(const DiffSide& side) {
   const size_t count = side.iterations.size();
-  return count < kFewestPoints ? count : std::min<size_t>(2, count - kFewestPoints);
+  return count < kPointsOfLine ? count : std::min<size_t>(2, count - kPointsOfLine);
 }
 
 // Of what rises from each point to the next; else 0.
 double Slope(const DiffSide& side, const DiffKey& key) {
   const size_t first = FirstPoint(side);
-  if (first + kFewestPoints > side.iterations.size())
+  if (first + kPointsOfLine > side.iterations.size())
     return 0;
   for (size_t i = first + 1; i < side.iterations.size(); ++i) {
     if (At(side.iterations[i], key).bytes <= At(side.iterations[i - 1], key).bytes)

@@ -30,12 +30,12 @@ int64_t TimeOf(const std::vector<tables::PeakRow>& peaks, uint32_t device) {
   return time_ns;
 }
 
-using Found = std::map<std::pair<uint32_t, uint32_t>, RankMemory>;  // by process and device
+using ByRank = std::map<std::pair<uint32_t, uint32_t>, RankMemory>;  // by process and device
 
 // What each process has on each device.
-util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants& at) {
+util::Result<ByRank> MemoryAt(const tables::Recording& recording, const Instants& at) {
   VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSet(recording, at));
-  Found found;
+  ByRank found;
   ForEachLeaf(recording, live, [&](const Leaf& leaf) {
     if (leaf.process.value == 0 || leaf.bytes == 0)
       return;
@@ -49,7 +49,7 @@ util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants&
 }
 
 // GPUs if there are any, otherwise CPU tensors.
-DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
+DeviceKind MainKind(const ByRank& found, const tables::Tables& tables) {
   for (const auto& [key, rank] : found) {
     if (tables.devices[key.second].kind == DeviceKind::kGpu)
       return DeviceKind::kGpu;
@@ -81,8 +81,8 @@ std::string DevicesOf(const tables::Tables& tables,
 
 // Of a rank one row, at the device where it has most, with what it has on others' (NCCL maps its
 // peers' memory); of a process without a number one for each device.
-Found RowsOf(const tables::Tables& tables, Found all, DeviceKind kind) {
-  Found rows;
+ByRank RowsOf(const tables::Tables& tables, ByRank all, DeviceKind kind) {
+  ByRank rows;
   for (auto it = all.begin(); it != all.end();) {
     const uint32_t process = it->first.first;
     const bool is_rank = tables.processes[process].rank >= 0;
@@ -112,7 +112,7 @@ Found RowsOf(const tables::Tables& tables, Found all, DeviceKind kind) {
 }
 
 // Adds a row without bytes for each rank that has none, if it had memory at another time.
-void AddOthers(const tables::Tables& tables, DeviceKind kind, Found* rows) {
+void AddOthers(const tables::Tables& tables, DeviceKind kind, ByRank* rows) {
   std::set<int32_t> numbers;
   for (const auto& [key, rank] : *rows)
     numbers.insert(tables.processes[key.first].rank);
@@ -129,7 +129,7 @@ void AddOthers(const tables::Tables& tables, DeviceKind kind, Found* rows) {
 }
 
 // Whether a rank started this process, which inherited its number: a data loader, for example.
-bool IsHelper(const tables::Tables& tables, const Found& rows, uint32_t process) {
+bool IsHelper(const tables::Tables& tables, const ByRank& rows, uint32_t process) {
   const tables::ProcessRow& own = tables.processes[process];
   return own.rank >= 0 && std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
            const tables::ProcessRow& other = tables.processes[row.first.first];
@@ -140,7 +140,7 @@ bool IsHelper(const tables::Tables& tables, const Found& rows, uint32_t process)
 
 // The instant at which a device was fullest says nothing of ranks that share it: each of those at
 // its own.
-util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, DeviceKind kind, Found* rows) {
+util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, DeviceKind kind, ByRank* rows) {
   const tables::Tables& tables = recording.tables();
   std::vector<size_t> ranks_on(tables.devices.size());
   for (const auto& [key, rank] : *rows)
@@ -298,7 +298,7 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
   VRAMSCOPE_ASSIGN_OR_RETURN(const auto peak, ResolveInstant(recording, Instant{}));
   VRAMSCOPE_ASSIGN_OR_RETURN(auto found, MemoryAt(recording, peak));
   const DeviceKind main = MainKind(found, tables);
-  Found rows = RowsOf(tables, std::move(found), main);
+  ByRank rows = RowsOf(tables, std::move(found), main);
   AddOthers(tables, main, &rows);
   for (auto& [key, rank] : rows)
     rank.peak_ns = TimeOf(tables.peaks, key.second);

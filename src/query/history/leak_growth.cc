@@ -177,7 +177,7 @@ struct SiteSeries {
 };
 
 // What one thread found.
-struct Found {
+struct SitesFound {
   std::unordered_map<uint32_t, SiteSeries> sites;
   std::vector<ChangeSeries> totals;  // by account
 };
@@ -190,7 +190,9 @@ struct SiteView {
 };
 
 // What lives within one iteration leaves no trace here.
-void Gather(const tables::AllocationFrame& frame, const std::vector<SiteView>& views, Found* out) {
+void Gather(const tables::AllocationFrame& frame,
+            const std::vector<SiteView>& views,
+            SitesFound* out) {
   int64_t hint = 0;
   for (size_t i = 0; i < frame.rows; ++i) {
     const uint32_t site = frame.site[i];
@@ -282,7 +284,7 @@ class GrowthFinder {
   // the main process waits, and records nothing.
   bool MayWait(const tables::AccountRow& account, const ProcessIterations& times) const;
   void FindWindows();
-  util::Status Read(std::vector<Found>* found);
+  util::Status Read(std::vector<SitesFound>* found);
   void AddGrowths(const LineKey& line, Parts& parts);
   void AddGrowthsOfClass(const LineKey& line, PartSpan parts);
   // Whether a class rises only because its memory is split over classes: the agent learned of the
@@ -373,7 +375,7 @@ void GrowthFinder::FindWindows() {
   out_.adopted = adopted.size();
 }
 
-util::Status GrowthFinder::Read(std::vector<Found>* found) {
+util::Status GrowthFinder::Read(std::vector<SitesFound>* found) {
   // What has nothing alive at the last iteration's end does not grow: most is of that kind.
   Instants last = AllAt(tables_, kNoTime);
   for (size_t i = 1; i < windows_.size(); ++i) {
@@ -401,7 +403,7 @@ util::Status GrowthFinder::Read(std::vector<Found>* found) {
     rows += recording_.zone(i).rows;
   }
   found->resize(WorkersFor(rows));
-  for (Found& part : *found)
+  for (SitesFound& part : *found)
     part.totals.resize(windows_.size());
   const uint32_t wanted =
       tables::kBeginNs | tables::kEndNs | tables::kBytes | tables::kRoundingBytes | tables::kSite;
@@ -489,11 +491,11 @@ util::Status GrowthFinder::Find() {
                               [](const Window& window) { return window.times != nullptr; });
   if (out_.too_few)
     return {};
-  std::vector<Found> found;
+  std::vector<SitesFound> found;
   VRAMSCOPE_RETURN_IF_ERROR(Read(&found));
   std::map<LineKey, Parts> lines;
   std::vector<ChangeSeries> totals(windows_.size());
-  for (Found& of_thread : found) {
+  for (SitesFound& of_thread : found) {
     for (size_t i = 0; i < totals.size(); ++i)
       totals[i].Add(of_thread.totals[i]);
     for (auto& [index, series] : of_thread.sites) {

@@ -19,7 +19,7 @@ namespace {
 constexpr char kNoPhase[] = "(no phase)";
 
 // What one phase of an account had.
-struct Totals {
+struct PhaseTotals {
   std::array<int64_t, format::kCategoryCount> left{};
   int64_t peak = 0;
   int64_t peak_ns = 0;
@@ -127,7 +127,7 @@ class PhaseTracker {
     }
   }
 
-  const std::vector<Totals>& Of(size_t account) const { return accounts_[account].phases; }
+  const std::vector<PhaseTotals>& Of(size_t account) const { return accounts_[account].phases; }
   int64_t TotalOf(size_t account) const { return accounts_[account].total; }
 
  private:
@@ -138,7 +138,7 @@ class PhaseTracker {
   };
   struct Account {
     const Process* process = nullptr;
-    std::vector<Totals> phases;
+    std::vector<PhaseTotals> phases;
     std::array<int64_t, format::kCategoryCount> moves{};
     int64_t total = 0;
     size_t next = 0;  // stretch
@@ -146,7 +146,7 @@ class PhaseTracker {
     bool changed = false;
 
     void See(int64_t time_ns) {
-      Totals& phase = phases[current];
+      PhaseTotals& phase = phases[current];
       if (phase.seen && phase.peak >= total)
         return;
       phase.seen = true;
@@ -165,7 +165,7 @@ class PhaseTracker {
       }
     }
     void Apply(int64_t time_ns) {
-      Totals& phase = phases[current];
+      PhaseTotals& phase = phases[current];
       for (size_t i = 0; i < moves.size(); ++i) {
         phase.left[i] += moves[i];
         total += moves[i];
@@ -239,9 +239,9 @@ util::Result<EnginePhases> MakePhases(const tables::Recording& recording) {
     for (size_t i = 1; i < tables.accounts.size(); ++i) {
       if (tables.accounts[i].process != id)
         continue;
-      const std::vector<Totals>& phases = tracker.Of(i);
+      const std::vector<PhaseTotals>& phases = tracker.Of(i);
       for (size_t number = 0; number < phases.size(); ++number) {
-        const Totals& totals = phases[number];
+        const PhaseTotals& totals = phases[number];
         if (!totals.seen)
           continue;
         EnginePhase entry;

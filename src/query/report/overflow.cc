@@ -14,7 +14,7 @@ namespace {
 
 using format::Category;
 
-constexpr size_t kMostNamed = 8;
+constexpr size_t kMostNamesEach = 8;
 // Cards by the name of their size, and what of it a program can have.
 struct Card {
   uint32_t gb;
@@ -136,8 +136,8 @@ class Describer {
     });
     out->all_categories = Sorted(all, all.size());
     out->categories = Sorted(categories, categories.size());
-    out->layers = Sorted(layers, kMostNamed);
-    out->lines = Sorted(lines, kMostNamed);
+    out->layers = Sorted(layers, kMostNamesEach);
+    out->lines = Sorted(lines, kMostNamesEach);
     for (const Card& card : kCards) {
       if (card.usable_gib * kGiB >= out->held_bytes) {
         out->card_gb = card.gb;

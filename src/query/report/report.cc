@@ -21,7 +21,7 @@ namespace {
 using tables::DeviceId;
 
 // What the leaves of a device sum to.
-struct Totals {
+struct DeviceTotals {
   uint64_t all = 0;  // of every leaf
   uint64_t allocated = 0;
   uint64_t reserved = 0;
@@ -95,7 +95,7 @@ class ReportMaker {
   void Add(const Leaf& leaf) {
     if (std::find(shown_.begin(), shown_.end(), leaf.device) == shown_.end())
       return;
-    Totals& totals = totals_[leaf.device];
+    DeviceTotals& totals = totals_[leaf.device];
     totals.all += leaf.bytes;
     totals.allocated += rule_.IsAllocated(leaf.site) ? leaf.bytes : 0;
     totals.reserved += rule_.IsReserved(leaf.site) ? leaf.bytes : 0;
@@ -164,7 +164,7 @@ class ReportMaker {
 
   void AddDevice(DeviceId device, const Instants& at) {
     const tables::DeviceRow& row = tables_.devices[device.value];
-    Totals& totals = totals_[device];
+    DeviceTotals& totals = totals_[device];
     DeviceReport out;
     out.device = device;
     out.index = row.index;
@@ -225,7 +225,7 @@ class ReportMaker {
     return {};
   }
 
-  void AddInTransit(DeviceId device, uint64_t bytes, Totals* totals) {
+  void AddInTransit(DeviceId device, uint64_t bytes, DeviceTotals* totals) {
     Leaf leaf;
     leaf.device = device;
     leaf.site.part = format::Part::kInTransit;
@@ -242,7 +242,7 @@ class ReportMaker {
                   const DeviceSamples& samples,
                   std::optional<uint64_t> version,
                   int64_t at_ns,
-                  Totals& totals) {
+                  DeviceTotals& totals) {
     const tables::AccountRow& row = tables_.accounts[account.value];
     const tables::ProcessRow& process = tables_.processes[row.process.value];
     ProcessReport entry;
@@ -286,7 +286,7 @@ class ReportMaker {
   Aggregator unbacked_;
   Tops tops_;
   std::vector<DeviceId> shown_;
-  std::map<DeviceId, Totals> totals_;
+  std::map<DeviceId, DeviceTotals> totals_;
   std::map<DeviceId, PeakFigure> allocated_peaks_;
   std::map<DeviceId, PeakFigure> own_peaks_;
   std::map<std::pair<DeviceId, format::Category>, CategoryEntry> unbacked_sums_;

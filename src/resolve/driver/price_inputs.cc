@@ -38,9 +38,6 @@ Part PartOf(format::ImplicitKind kind) {
   return Part::kOtherDriver;
 }
 
-// A damaged trace can have any begin and end; sums and differences of these cannot overflow.
-constexpr int64_t kLatestNs = int64_t{1} << 61;
-
 // A newer writer may use other values.
 format::ImplicitKind Known(format::ImplicitKind kind) {
   return kind <= format::ImplicitKind::kManaged ? kind : format::ImplicitKind::kOther;

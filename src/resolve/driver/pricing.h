@@ -19,6 +19,8 @@ inline constexpr uint64_t kLargestUncutBytes = uint64_t{1} << 20;
 
 // A damaged trace can have any size; sums of a few million of these cannot overflow.
 inline constexpr uint64_t kLargestSize = uint64_t{1} << 50;
+// Nor any time; sums and differences of these cannot overflow.
+inline constexpr int64_t kLatestNs = int64_t{1} << 61;
 
 inline bool IsDeviceMemory(format::MemoryKind kind) {
   return kind == format::MemoryKind::kDevice || kind == format::MemoryKind::kPitched;

@@ -9,8 +9,6 @@
 namespace vramscope::resolve {
 namespace {
 
-// A damaged trace can have any time; sums and differences of these cannot overflow.
-constexpr int64_t kLatestNs = int64_t{1} << 61;
 // The launcher notices the end of a process within this time. An unnoticed end is at most this long
 // after the last event.
 constexpr int64_t kNoticedAfterNs = 1'000'000'000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Defines the wrappers of one section of cuda_hooks.def and exports their names. Included once, at
-// the end of the file that has the section's rules, below `#define VRAMSCOPE_CUDA_IS_<section> 1`.
+// the end of the file that has the section's rules, between `#define VRAMSCOPE_CUDA_IS_<section> 1`
+// and its #undef.
 #include "probe/hooks/cuda/hook_table.h"
 
 // The entry point's own name is exported for programs that are linked with libcuda. It jumps to the

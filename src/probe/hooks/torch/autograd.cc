@@ -22,7 +22,7 @@ constinit VRAMSCOPE_TLS AutogradThread t_autograd{};
 
 namespace {
 
-constexpr int kMaxSamples = 4;
+constexpr int kMaxObjects = 4;
 
 // The result of get_current_node(), which is returned through a hidden pointer.
 struct NodeReference {
@@ -163,9 +163,9 @@ void FindNext(uint64_t (*peek)()) {
 
 int CalibrateAutograd(Object samples) {
   const ptrdiff_t size = g_api.PyList_Size(samples);
-  uint64_t objects[kMaxSamples], numbers[kMaxSamples];
+  uint64_t objects[kMaxObjects], numbers[kMaxObjects];
   int count = 0;
-  for (; count < size && count < kMaxSamples; ++count) {
+  for (; count < size && count < kMaxObjects; ++count) {
     Object const tuple = g_api.PyList_GetItem(samples, count);
     objects[count] = reinterpret_cast<uint64_t>(Argument(tuple, 0));
     numbers[count] = reinterpret_cast<uint64_t>(g_api.PyLong_AsVoidPtr(Argument(tuple, 1)));

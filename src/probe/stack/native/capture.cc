@@ -105,7 +105,7 @@ bool DescribeBinariesOf(Stream& stream, const uintptr_t* pcs, size_t depth) {
   return true;
 }
 
-VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t pc) {
+VRAMSCOPE_ALWAYS_INLINE uint64_t AddPcToHash(uint64_t hash, uint64_t pc) {
   return ((hash << 31 | hash >> 33) ^ pc) * 0x9e3779b97f4a7c15u;
 }
 
@@ -160,7 +160,7 @@ VRAMSCOPE_NOINLINE uint32_t Capture(Stream& stream, const WalkStart& start) {
   for (size_t i = 0; i < walk.depth; ++i) {
     if (IsOurs(pcs[i]))
       continue;
-    hash = AddToHash(hash, pcs[i]);
+    hash = AddPcToHash(hash, pcs[i]);
     pcs[depth++] = pcs[i];
   }
   if (VRAMSCOPE_UNLIKELY(depth == 0))

@@ -351,7 +351,7 @@ void PythonObserveOpening(const char* file) {
 
 namespace {
 
-void ObserveOpening(const Opening& opening) {
+void ObserveOpenedFile(const Opening& opening) {
   if (!opening.in_namespace)
     PythonObserveOpening(opening.file);
 }
@@ -370,6 +370,6 @@ void BeginLate() {
 
 }  // namespace
 
-const Source kPythonSource = {.opening = ObserveOpening, .begin_late = BeginLate};
+const Source kPythonSource = {.opening = ObserveOpenedFile, .begin_late = BeginLate};
 
 }  // namespace vramscope::probe

@@ -101,7 +101,7 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char
 }
 
 // The share of one frame in a stack's hash. It depends on nothing before it, so that the processor
-// works on many frames at once; only the chain in AddToHash() is serial. A pointer to an
+// works on many frames at once; only the chain in AddFrameToHash() is serial. A pointer to an
 // instruction says which code object that is, an index does not.
 VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
                                            const RawPythonFrame& frame) {
@@ -114,7 +114,7 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
   return hash;
 }
 
-VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t frame) {
+VRAMSCOPE_ALWAYS_INLINE uint64_t AddFrameToHash(uint64_t hash, uint64_t frame) {
   return ((hash << 31 | hash >> 33) ^ frame) * 0x9e3779b97f4a7c15u;
 }
 
@@ -185,7 +185,7 @@ VRAMSCOPE_NOINLINE KnownStack* DefineStack(Stream& stream,
   uintptr_t object = 0;  // of the frame around: a call and the forward that it leads to are one
   for (uint32_t i = depth; i-- != 0;) {
     const uint64_t code_hash = HashCode(layout, frames[i].code);
-    hash = AddToHash(hash, HashFrame(layout, frames[i]));
+    hash = AddFrameToHash(hash, HashFrame(layout, frames[i]));
     uint32_t id = stream.nodes().Find(hash);
     if (id == 0) {
       const uint32_t code = InternCode(stream, layout, frames[i].code, code_hash);
@@ -227,7 +227,7 @@ PythonStack Capture(Stream& stream, const void* thread_state) {
     if (!StepPythonFrame(layout, reader, &cursor, &frame))
       continue;
     frame.object = names.Object(layout, at, frame.code);
-    hash = AddToHash(hash, HashFrame(layout, frame));
+    hash = AddFrameToHash(hash, HashFrame(layout, frame));
     if (--room == 0) {
       if (cursor != nullptr)
         CountLoss(format::Loss::kStackTooDeep);

@@ -421,3 +421,4 @@ int32_t CudaDeviceOf(const void* address) {
 
 #define VRAMSCOPE_CUDA_IS_ATTACH 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_ATTACH

@@ -21,11 +21,6 @@ constexpr char kPrefix[] = "libcuda.so";
 constexpr size_t kPathBytes = 4096;
 constexpr size_t kLinkBytes = 1024;  // asked at every dlopen, so little of the stack is taken
 
-const char* FileName(const char* path) {
-  const char* const slash = std::strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
-}
-
 bool HasDriverName(const char* path) {
   return std::strncmp(FileName(path), kPrefix, sizeof kPrefix - 1) == 0;
 }

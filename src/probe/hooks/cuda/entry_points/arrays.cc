@@ -93,3 +93,4 @@ CUresult DestroyArray(Handle handle) {
 
 #define VRAMSCOPE_CUDA_IS_ARRAYS 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_ARRAYS

@@ -197,3 +197,4 @@ void ForgetFunctions() {
 
 #define VRAMSCOPE_CUDA_IS_CODE 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_CODE

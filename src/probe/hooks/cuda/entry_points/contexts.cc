@@ -195,3 +195,4 @@ CUresult ViewGreen(CUcontext* context, CUgreenCtx green) {
 
 #define VRAMSCOPE_CUDA_IS_CONTEXTS 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_CONTEXTS

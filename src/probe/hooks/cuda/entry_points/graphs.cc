@@ -24,7 +24,6 @@ constinit std::atomic<bool> g_has_graph_memory{false};
 
 constinit std::atomic<void (*)(bool captured)> g_observer{nullptr};
 
-constexpr int32_t kMaxDevices = 64;
 // As with pools, one thread at a time asks, and asks again where another one wanted to.
 struct GraphFigure {
   std::atomic<bool> busy;
@@ -255,3 +254,4 @@ void vramscope::probe::CudaObserveGraphs(void (*observe)(bool captured)) {
 
 #define VRAMSCOPE_CUDA_IS_GRAPHS 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_GRAPHS

@@ -171,3 +171,4 @@ CUresult FreeHost(void* memory) {
 
 #define VRAMSCOPE_CUDA_IS_LINEAR_MEMORY 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_LINEAR_MEMORY

@@ -122,3 +122,4 @@ CUresult ActOnProcess(int pid, Args* args) {
 
 #define VRAMSCOPE_CUDA_IS_OTHER_PROCESSES 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_OTHER_PROCESSES

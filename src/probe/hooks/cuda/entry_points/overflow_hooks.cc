@@ -56,7 +56,7 @@ bool TakeFromHost(const Place& place, uint64_t begin, CUdeviceptr* address, size
   return true;
 }
 
-CUresult Alloc(CUdeviceptr* address, size_t size) {
+CUresult AllocOverflow(CUdeviceptr* address, size_t size) {
   HookCall<HookId::cuMemAlloc_v2> call;
   if (!call.watching())
     return call(address, size);
@@ -93,7 +93,7 @@ CUresult Alloc(CUdeviceptr* address, size_t size) {
   return result;
 }
 
-CUresult Free(CUdeviceptr address) {
+CUresult FreeOverflow(CUdeviceptr address) {
   if (!IsHeld(address))
     return UsualWrapper<HookId::cuMemFree_v2>()(address);
   const HookCall<HookId::cuMemFree_v2> call;
@@ -176,8 +176,8 @@ CUresult GetAddressRange(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
 }  // namespace
 
 const OverflowWrapper kOverflowWrappers[] = {
-    {"cuMemAlloc_v2", reinterpret_cast<void*>(&Alloc)},
-    {"cuMemFree_v2", reinterpret_cast<void*>(&Free)},
+    {"cuMemAlloc_v2", reinterpret_cast<void*>(&AllocOverflow)},
+    {"cuMemFree_v2", reinterpret_cast<void*>(&FreeOverflow)},
     {"cuPointerGetAttribute", reinterpret_cast<void*>(&PointerGetAttribute)},
     {"cuPointerGetAttributes", reinterpret_cast<void*>(&PointerGetAttributes)},
     {"cuMemGetAddressRange_v2", reinterpret_cast<void*>(&GetAddressRange)},

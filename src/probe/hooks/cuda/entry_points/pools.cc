@@ -131,7 +131,7 @@ PoolSlot* NotePool(const CallTimes& times,
   return known != nullptr ? known : DescribePool(times, pool, device, origin, cost);
 }
 
-int32_t GetDevice(const CUmemLocation& location) {
+int32_t GetPoolDevice(const CUmemLocation& location) {
   if (location.type == kLocationDevice)
     return location.id;
   return location.type == kLocationNone ? format::kNoDevice : format::kHostDevice;
@@ -258,7 +258,7 @@ CUmemoryPool CurrentPool(int32_t device) {
 
 // A stream may belong to another device than the current context: where there are several, the
 // address says on which one it is.
-int32_t GetDevice(CUdeviceptr address, const Place& place) {
+int32_t GetPoolDevice(CUdeviceptr address, const Place& place) {
   const uint64_t known = KnownDevices();
   auto* const ask = DriverCall<CallId::cuPointerGetAttribute>();
   int device = format::kNoDevice;
@@ -312,7 +312,7 @@ CUresult AllocIn(CUdeviceptr* address, size_t size, CUstream stream, Pool... giv
     slot = FindPool(pool);
   }
   if (slot == nullptr) {
-    device = GetDevice(*address, place);
+    device = GetPoolDevice(*address, place);
     if (pool == nullptr)
       pool = CurrentPool(device);
     if (pool != nullptr)
@@ -365,7 +365,7 @@ CUresult GetPool(CUmemoryPool* pool, CUmemLocation* location, int type) {
   HookCall<kId> call;
   const CUresult result = call(pool, location, type);
   if (call.watching() && result == kSuccess && *pool != nullptr && location != nullptr)
-    NotePool(call.times(), *pool, GetDevice(*location), PoolOrigin::kDefault, GetCost(type));
+    NotePool(call.times(), *pool, GetPoolDevice(*location), PoolOrigin::kDefault, GetCost(type));
   return result;
 }
 
@@ -374,7 +374,7 @@ CUresult CreatePool(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   HookCall<kId> call;
   const CUresult result = call(pool, properties);
   if (call.watching() && result == kSuccess) {
-    NotePool(call.times(), *pool, GetDevice(properties->location), PoolOrigin::kCreated,
+    NotePool(call.times(), *pool, GetPoolDevice(properties->location), PoolOrigin::kCreated,
              GetCost(properties->allocType));
   }
   return result;
@@ -537,3 +537,4 @@ void ForgetPools(OtherThreads others) {
 
 #define VRAMSCOPE_CUDA_IS_POOLS 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_POOLS

@@ -79,3 +79,4 @@ VRAMSCOPE_ALWAYS_INLINE CUresult Synchronise(Args... args) {
 
 #define VRAMSCOPE_CUDA_IS_STREAMS 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_STREAMS

@@ -219,3 +219,4 @@ CUresult CreateMulticast(CUmemGenericAllocationHandle* handle,
 
 #define VRAMSCOPE_CUDA_IS_VMM 1
 #include "probe/hooks/cuda/define_wrappers.h"
+#undef VRAMSCOPE_CUDA_IS_VMM

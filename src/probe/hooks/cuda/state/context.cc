@@ -31,7 +31,6 @@ using ContextTable = SlotTable<Context, kMaxContexts>;
 using ContextSlot = ContextTable::Slot;
 constinit ContextTable g_contexts{};
 
-constexpr int32_t kMaxDevices = 64;
 constinit std::atomic<uint64_t> g_known_devices{0};
 constinit std::atomic<uint64_t> g_released[kMaxDevices]{};  // primary contexts
 constinit std::atomic<bool> g_runtime_written{false};

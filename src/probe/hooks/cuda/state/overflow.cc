@@ -39,7 +39,6 @@ constinit std::atomic<uint32_t> g_notes{0};  // a bit for each that was written
 constinit base::MemoryGroups g_groups{};
 
 constexpr uint64_t kLeastGranularity = uint64_t{2} << 20;
-constexpr int32_t kMaxDevices = 64;
 // Devices that may use others' memory: a bit for each.
 constinit std::atomic<uint64_t> g_peers{0};
 

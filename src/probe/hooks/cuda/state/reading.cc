@@ -22,7 +22,6 @@ constinit std::atomic<bool> g_has_managed{false};
 
 namespace {
 
-constexpr int32_t kMaxDevices = 64;
 // The figure written last, by device, and a bit for each device with explicit changes since.
 constinit std::atomic<uint64_t> g_last_free[kMaxDevices]{};
 constinit std::atomic<uint64_t> g_explicit_changes{0};

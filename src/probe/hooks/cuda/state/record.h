@@ -12,6 +12,9 @@
 // The contexts of this process, and the device of each. A fixed table without locks.
 namespace vramscope::probe::cuda {
 
+// A set of devices is a word.
+inline constexpr int32_t kMaxDevices = 64;
+
 // The place of a call: the calling thread's current context.
 struct Place {
   CUcontext context = nullptr;

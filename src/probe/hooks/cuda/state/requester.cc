@@ -48,11 +48,6 @@ bool BeginsWith(const char* text, const char* prefix) {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
 
-const char* FileName(const char* path) {
-  const char* const slash = std::strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
-}
-
 struct Binary {
   uintptr_t base;
   const char* path;  // "" for the program itself
