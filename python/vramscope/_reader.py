@@ -339,6 +339,10 @@ class Report(NamedTuple):
     unexplained: Table
     #: only if `--overflow` used host memory: the peak on a large enough GPU
     overflow: Table
+    #: memory that processes have open of others at the instant
+    open_memory: Table
+    #: memory that its maker freed and others kept open, each at its highest in the recording
+    kept_memory: Table
     #: only if sampled: at its peak, at its fullest, and last
     host_memory: Table
     #: one way in which the recording is incomplete

@@ -419,7 +419,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "code     line, python, native (stacks), tag\n"
                    "library  owner, allocator, api, communicator\n"
                    "place    host, device, process, rank, thread,\n"
-                   "         stream\n"
+                   "         stream, holder\n"
                    "size     size_class, lifetime")
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);

@@ -50,6 +50,7 @@ class TablesOf {
     NameTied();
     AddSamples();
     AddHostSamples();
+    AddShared();
     AddChanges();
     AddProgram();
     AddTrust();
@@ -73,6 +74,7 @@ class TablesOf {
   tables::FrameId InBackward(tables::FrameId frame);
   void AddSamples();
   void AddHostSamples();
+  void AddShared();
   void AddChanges();
   void AddProgram();
   void AddPhases();
@@ -281,6 +283,7 @@ void TablesOf::AddSites() {
     row.native_stack = key.native;
     row.forward_stack = key.forward;
     row.stands_for = tables::DeviceId{key.stands_for};
+    row.maker = tables::ProcessId{key.maker};
     row.scope = key.scope;
     const tables::StackId place = naming_.Place(key);
     row.place = place.value != 0 && place == key.forward ? PlaceInBackward(place) : place;
@@ -422,6 +425,35 @@ void TablesOf::AddSamples() {
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   std::stable_sort(out_.process_samples.begin(), out_.process_samples.end(),
                    [](const auto& a, const auto& b) { return a.account < b.account; });
+}
+
+void TablesOf::AddShared() {
+  ledger_.objects().shared().ForEach([&](const SharedMemory::Uses& memory) {
+    const auto maker = std::find_if(memory.uses.begin(), memory.uses.end(),
+                                    [](const SharedMemory::Use& use) { return use.made; });
+    for (const SharedMemory::Use& use : memory.uses) {
+      const uint32_t account = base_.accounts.Find(use.holder.process, use.device);
+      if (account == kNoIndex)
+        continue;
+      SiteKey key;
+      key.stack = use.stack;
+      key.native = use.native;
+      tables::SharedRow row;
+      row.account = base_.accounts.RowOf(account);
+      row.begin_ns = use.begin_ns;
+      row.end_ns = use.end_ns;
+      row.bytes = memory.bytes != 0 ? memory.bytes : use.size;
+      row.place = naming_.Place(key);
+      if (maker != memory.uses.end()) {
+        row.maker = Same(maker->holder.process);
+        if (!use.made && maker->end_ns < use.end_ns) {
+          row.kept_ns = std::max(maker->end_ns, use.begin_ns);
+          row.maker_ended = maker->is_over ? 1 : 0;
+        }
+      }
+      out_.shared.push_back(row);
+    }
+  });
 }
 
 void TablesOf::AddHostSamples() {

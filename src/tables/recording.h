@@ -48,6 +48,7 @@ struct Tables {
   std::vector<StepRow> steps;  // by time
   std::vector<CheckpointRow> checkpointed;
   std::vector<ChangeRow> changes;  // by time
+  std::vector<SharedRow> shared;
   std::vector<SampleRow> samples;  // by time
   std::vector<ProcessSampleRow> process_samples;
   std::vector<HostSampleRow> host_samples;  // by time
@@ -77,6 +78,7 @@ struct Tables {
     visit(self.steps);
     visit(self.checkpointed);
     visit(self.changes);
+    visit(self.shared);
     visit(self.samples);
     visit(self.process_samples);
     visit(self.host_samples);

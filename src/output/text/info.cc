@@ -145,6 +145,8 @@ void InfoText::AddProcesses() {
     More(line);
   for (const std::string& line : AsleepLines(report_, recording_))
     More(line);
+  for (const std::string& line : OpenMemoryLines(report_, recording_, style()))
+    More(line);
   for (const std::string& line : HostMemoryLines(report_, recording_, true))
     Line("host memory", line);
   Line("threads", util::FormatCount(tables.threads.size() - 1));

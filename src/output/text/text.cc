@@ -353,6 +353,7 @@ std::string TextReport::Format() {
   std::vector<std::string> last = OverflowLines(report_, recording_, out_.style());
   for (const std::vector<std::string>& lines :
        {CheckpointLines(recording_), AsleepLines(report_, recording_),
+        OpenMemoryLines(report_, recording_, out_.style()),
         HostMemoryLines(report_, recording_, false), TrustLines(report_, recording_, out_.style()),
         options_.closing})
     last.insert(last.end(), lines.begin(), lines.end());

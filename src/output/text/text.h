@@ -97,6 +97,12 @@ std::vector<std::string> CheckpointLines(const tables::Recording& recording);
 std::vector<std::string> AsleepLines(const query::Report& report,
                                      const tables::Recording& recording);
 
+// Memory that processes keep open after its maker freed it or ended, and what they have open of
+// others at the instant.
+std::vector<std::string> OpenMemoryLines(const query::Report& report,
+                                         const tables::Recording& recording,
+                                         const Style& style);
+
 // Says that the kernel's out-of-memory killer ended the program or another process of its control
 // group, with the last figures of host memory; "" if it did not.
 std::string HostKillLine(const query::Report& report, const tables::Recording& recording);

@@ -299,6 +299,57 @@ std::vector<std::string> AsleepLines(const query::Report& report,
 
 namespace {
 
+std::string ProcessText(const std::optional<uint32_t>& pid, const std::string& command) {
+  return pid ? ProcessLabel(command, *pid, std::nullopt) : "an unrecorded process";
+}
+
+// "python engine.py (pid 13) at engine.py:42 in load".
+std::string OpenedBy(const query::OpenMemory& entry) {
+  std::string text = ProcessText(entry.pid, entry.command);
+  if (!entry.place.empty())
+    text += " at " + entry.place;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> OpenMemoryLines(const query::Report& report,
+                                         const tables::Recording& recording,
+                                         const Style& style) {
+  constexpr size_t kMostLines = 4;
+  std::vector<std::string> lines;
+  const auto add = [&](const std::vector<query::OpenMemory>& entries, const auto& text) {
+    size_t count = 0;
+    for (const query::OpenMemory& entry : entries) {
+      const std::string line = text(entry);
+      if (!line.empty() && ++count <= kMostLines)
+        lines.push_back(line);
+    }
+    if (count > kMostLines)
+      lines.push_back(fmt::format("({} more of open memory: `--json`)", count - kMostLines));
+  };
+  add(report.kept_memory, [&](const query::OpenMemory& entry) {
+    const int64_t since_begin = entry.kept_ns.value_or(0) - recording.tables().session.begin_ns;
+    return fmt::format("Kept open: {} of {} by {}; {} {} at {}", util::FormatBytes(entry.bytes),
+                       DeviceMark(recording, entry.device), OpenedBy(entry),
+                       ProcessText(entry.maker_pid, entry.maker_command),
+                       entry.maker == "ended" ? "made it and ended" : "freed it",
+                       util::FormatDuration(since_begin));
+  });
+  add(report.open_memory, [&](const query::OpenMemory& entry) {
+    return entry.maker == "freed" || entry.maker == "ended"
+               ? ""
+               : fmt::format("Open: {} of {} of {}, by {}", util::FormatBytes(entry.bytes),
+                             DeviceMark(recording, entry.device),
+                             ProcessText(entry.maker_pid, entry.maker_command), OpenedBy(entry));
+  });
+  for (std::string& line : lines)
+    line = Printable(line, style.utf8);
+  return lines;
+}
+
+namespace {
+
 // "At 12.3 s its 3 processes had 3.90 GiB of host memory (1.00 GiB shared), pid 17 most (2.10 GiB);
 // the control group used 3.98 GiB of 4.00 GiB".
 std::string HostMemoryText(const query::HostMemory& sample, const tables::Recording& recording) {

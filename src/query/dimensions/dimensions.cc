@@ -232,6 +232,19 @@ std::string LifetimeText(const Values& /*values*/, uint64_t id) {
   return kLifetimes[id];
 }
 
+// The process that keeps it, and above that the one that made it.
+uint64_t HolderId(const Values& values, const SiteRow& site, const AllocationRow* /*row*/) {
+  return uint64_t{site.maker.value} << 32 | values.AccountOf(site).process.value;
+}
+std::string HolderText(const Values& values, uint64_t id) {
+  const auto name = [&](uint64_t process) {
+    const tables::ProcessRow& row = RowOf(values.tables().processes, process);
+    return "pid " + std::to_string(row.pid) + " (" + values.String(row.command) + ")";
+  };
+  const std::string holder = name(id & UINT32_MAX);
+  return id >> 32 == 0 ? holder : holder + " keeps memory of " + name(id >> 32);
+}
+
 template <auto Column>
 uint64_t ColumnId(const Values& /*values*/, const SiteRow& site, const AllocationRow* /*row*/) {
   return (site.*Column).value;
@@ -309,6 +322,12 @@ constexpr auto kDimensions = std::to_array<DimensionDef>({
      .id = LifetimeId,
      .text = LifetimeText,
      .of_rows = true},
+    {.dimension = D::kHolder,
+     .name = "holder",
+     .id = HolderId,
+     .text = HolderText,
+     .none = "(no recorded process)",
+     .match = Match::kContains},
 });
 
 constexpr bool IsInOrder() {

@@ -39,8 +39,9 @@ enum class Dimension : uint8_t {
   kCommunicator,
   kSizeClass,
   kLifetime,
+  kHolder,
 };
-inline constexpr size_t kDimensionCount = static_cast<size_t>(Dimension::kLifetime) + 1;
+inline constexpr size_t kDimensionCount = static_cast<size_t>(Dimension::kHolder) + 1;
 const char* DimensionName(Dimension dimension);
 // "host, device, process, ...".
 std::string DimensionNames();
@@ -134,6 +135,12 @@ util::Result<EnginePhases> MakePhases(const tables::Recording& recording);
 util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options);
 // What `run --summary` leaves of a recording: at most 64 KiB a rank.
 util::Result<Summary> MakeSummary(const tables::Recording& recording);
+
+// Memory of one process that another has open. With `at` then, otherwise what is kept after its
+// maker freed it or ended, at its highest.
+struct Instants;
+util::Result<std::vector<OpenMemory>> MakeOpenMemory(const tables::Recording& recording,
+                                                     const Instants* at);
 
 // The samples of host memory that a report shows; none if no sample was taken.
 util::Result<std::vector<HostMemory>> MakeHostMemory(const tables::Recording& recording);

@@ -70,6 +70,8 @@ class ReportMaker {
       VRAMSCOPE_ASSIGN_OR_RETURN(report_.cached, FindCached(recording_, at, live));
     }
     VRAMSCOPE_ASSIGN_OR_RETURN(report_.overflow, FindOverflow(recording_));
+    VRAMSCOPE_ASSIGN_OR_RETURN(report_.open_memory, MakeOpenMemory(recording_, &at));
+    VRAMSCOPE_ASSIGN_OR_RETURN(report_.kept_memory, MakeOpenMemory(recording_, nullptr));
     VRAMSCOPE_ASSIGN_OR_RETURN(report_.host_memory, MakeHostMemory(recording_));
     VRAMSCOPE_ASSIGN_OR_RETURN(report_.unbacked_peaks, FindUnbackedPeaks(recording_));
     for (const tables::LossRow& loss : tables_.losses)

@@ -172,11 +172,8 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Map& e) {
   // The size of an imported descriptor is known now.
   if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex) {
     const uint32_t share = shared_.ClaimWithoutKey(at.process, DeviceOf(handle), e.size);
-    if (share != kNoIndex) {
-      handle.share = shared_.Join(share, kNoIndex, {at.process, handle_index}, DeviceOf(handle),
-                                  handle.priced);
-      base_.prices.NoteShare(at);
-    }
+    if (share != kNoIndex)
+      JoinShared(at, process, handle_index, share);
   }
   process.pages.Add(e.address, e.size, mapping.segment);
   AccountMapping(process, index, handle.accounted,

@@ -138,9 +138,13 @@ void DriverObjects::End(OfProcess& process, uint32_t index, bool freed) {
     return;
   const SharedMemory::Holder holder{base_.accounts[object.account].process, index};
   const trace::DeviceId device = shared_.DeviceOf(object.share);
-  const std::optional<SharedMemory::Holder> heir = shared_.Leave(object.share, holder);
-  if (heir && object.priced != 0)
+  const std::optional<SharedMemory::Holder> heir =
+      shared_.Leave(object.share, holder, base_.progress.now_ns, freed);
+  if (heir && object.priced != 0) {
+    DriverObject& kept = processes_[heir->process.value].objects[heir->object];
     Inherit(*heir, device, object.priced);
+    kept.maker = object.maker != 0 ? object.maker : holder.process.value + uint32_t{1};
+  }
 }
 
 // From now on it counts its bytes.
@@ -489,8 +493,26 @@ void DriverObjects::On(const trace::EventContext& at, const trace::Share& e) {
   if (!CanBeShared(object) ||
       (e.key == 0 && (!exported || e.handle == 0 || object.share != kNoIndex)))
     return;
-  object.share = shared_.Join(shared_.OfKey(e.key), object.share, {at.process, index},
-                              DeviceOf(object), object.priced);
+  JoinShared(at, ProcessOf(at), index, shared_.OfKey(e.key));
+}
+
+void DriverObjects::JoinShared(const trace::EventContext& at,
+                               OfProcess& process,
+                               uint32_t index,
+                               uint32_t number) {
+  DriverObject& object = process.objects[index];
+  const bool is_new = object.share == kNoIndex;
+  const SharedMemory::Holder holder{at.process, index};
+  object.share = shared_.Join(number, object.share, holder, DeviceOf(object), object.priced);
+  if (is_new) {
+    shared_.Describe(object.share, {.holder = holder,
+                                    .device = DeviceOf(object),
+                                    .begin_ns = base_.progress.now_ns,
+                                    .size = std::max(object.size, object.priced),
+                                    .made = object.priced != 0,
+                                    .stack = object.stack,
+                                    .native = object.native});
+  }
   base_.prices.NoteShare(at);
 }
 

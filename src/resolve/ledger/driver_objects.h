@@ -85,6 +85,7 @@ class DriverObjects {
   uint32_t ReservedAt(trace::ProcessId process, uint64_t address, uint32_t account) const;
   // The object that is exported or imported; null if unknown.
   const DriverObject* SharedBy(trace::ProcessId process, const trace::Share& share) const;
+  const SharedMemory& shared() const { return shared_; }
   // Calls visit(const DriverObject&) for each that is live.
   template <class Visitor>
   void ForEach(trace::ProcessId process, Visitor visit) const {
@@ -142,6 +143,10 @@ class DriverObjects {
   uint32_t StartPrior(const trace::EventContext& at, const trace::Prior& e);
   uint32_t AddSegment(OfProcess& process, uint32_t object);
   void Count(const DriverObject& object, bool add);
+  void JoinShared(const trace::EventContext& at,
+                  OfProcess& process,
+                  uint32_t index,
+                  uint32_t number);
   void End(OfProcess& process, uint32_t object, bool freed);
   void EndMapping(OfProcess& process, uint32_t mapping, bool freed);
   void UnmapPrior(OfProcess& process, uint64_t address);

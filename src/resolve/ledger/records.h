@@ -80,6 +80,7 @@ struct DriverObject {
   ObjectKind kind = ObjectKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
   uint32_t share = kNoIndex;    // number in SharedMemory
+  uint32_t maker = 0;           // row of the process that made this memory and left it; 0: none
   uint32_t stands_for = 0;      // host memory that replaces memory of this device (row); 0: none
   uint32_t array = kNoIndex;    // number among the device's arrays; `priced` is an estimate
   uint32_t managed = kNoIndex;  // number among managed allocations

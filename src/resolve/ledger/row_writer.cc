@@ -22,7 +22,7 @@ uint64_t HashOf(const SiteKey& key) {
       key.api.value * 0x4cf5ad432745937fu + key.scope.value * 0x52dce729da3ed7f5u +
       key.thread.value * 0x38495ab5a5c9e2bbu + key.stack.value * 0xd6e8feb86659fd93u +
       key.native.value * 0xa0761d6478bd642fu + key.forward.value * 0xe7037ed1a0b428dbu +
-      key.stream * 0x8ebc6af09c88c6e3u;
+      key.stream * 0x8ebc6af09c88c6e3u + key.maker * 0x589965cc75374cc3u;
   return std::rotl(sum, 32);
 }
 

@@ -42,6 +42,7 @@ struct SiteKey {
   tables::StackId native;
   tables::StackId forward;
   uint32_t stands_for = 0;  // row of the device whose memory this host memory replaces; 0: none
+  uint32_t maker = 0;       // as of DriverObject
   uint32_t unbacked = 0;    // 1: no device memory is mapped below it
   uint64_t stream = 0;      // handle + 1; 0: none
   friend bool operator==(const SiteKey&, const SiteKey&) = default;

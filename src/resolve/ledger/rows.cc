@@ -153,6 +153,7 @@ SiteKey RowMaker::KeyOf(const DriverObject& object) const {
   key.native = object.native;
   key.forward = origin.forward;
   key.stands_for = object.stands_for;
+  key.maker = object.maker;
   key.stream = object.memory == format::MemoryKind::kAsync ? object.stream + 1 : 0;
   return key;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "resolve/ledger/records.h"
+#include "tables/rows.h"
 #include "trace/event.h"
 
 namespace vramscope::resolve {
@@ -29,6 +30,23 @@ class SharedMemory {
     friend bool operator==(const Holder&, const Holder&) = default;
   };
 
+  // A process that had the memory, from its export or import on.
+  struct Use {
+    Holder holder;
+    trace::DeviceId device = trace::kNoDevice;
+    int64_t begin_ns = 0;
+    int64_t end_ns = tables::kNever;
+    uint64_t size = 0;     // as the holder sees it
+    bool made = false;     // it counted the bytes when it joined
+    bool is_over = false;  // `end_ns` is the end of the process
+    tables::StackId stack, native;
+  };
+  // The uses of one memory, in order of joining.
+  struct Uses {
+    uint64_t bytes = 0;  // 0: no process that made it is known
+    std::vector<Use> uses;
+  };
+
   // The number of the memory with that key. Key 0 (a descriptor) gets a new number.
   uint32_t OfKey(uint64_t key);
   // The memory of that size without a key that this process does not hold yet, or kNoIndex. One of
@@ -41,8 +59,22 @@ class SharedMemory {
                 Holder holder,
                 trace::DeviceId device,
                 uint64_t bytes);
-  // Returns the holder from now on, if any is left.
-  std::optional<Holder> Leave(uint32_t number, Holder holder);
+  // Adds what a report says of the holder that joined last.
+  void Describe(uint32_t number, const Use& use);
+  // Returns the holder from now on, if any is left. `freed`: it freed or closed the memory;
+  // otherwise it ended.
+  std::optional<Holder> Leave(uint32_t number,
+                              Holder holder,
+                              int64_t time_ns = 0,
+                              bool freed = true);
+  // Calls visit(const Uses&) for each memory.
+  template <class Visitor>
+  void ForEach(Visitor visit) const {
+    for (const Shared& shared : shared_) {
+      if (shared.is == kNoIndex && !shared.uses.empty())
+        visit(Uses{shared.bytes, shared.uses});
+    }
+  }
   trace::DeviceId DeviceOf(uint32_t number) const { return shared_[Find(number)].device; }
 
  private:
@@ -52,6 +84,7 @@ class SharedMemory {
     uint64_t bytes = 0;
     uint32_t unclaimed = 0;       // descriptors that no process has imported
     std::vector<Holder> holders;  // in order of joining
+    std::vector<Use> uses;        // the same, and those that left
   };
 
   uint32_t Find(uint32_t number) const {
@@ -107,6 +140,9 @@ inline uint32_t SharedMemory::Join(uint32_t number,
     if (known != number) {
       std::vector<Holder>& holders = shared_[known].holders;
       holders.insert(holders.end(), shared_[number].holders.begin(), shared_[number].holders.end());
+      std::vector<Use>& uses = shared_[known].uses;
+      uses.insert(uses.end(), shared_[number].uses.begin(), shared_[number].uses.end());
+      shared_[number].uses.clear();
       shared_[known].unclaimed += std::exchange(shared_[number].unclaimed, 0u);
       shared_[number].holders.clear();
       shared_[number].is = known;
@@ -122,8 +158,22 @@ inline uint32_t SharedMemory::Join(uint32_t number,
   return number;
 }
 
-inline std::optional<SharedMemory::Holder> SharedMemory::Leave(uint32_t number, Holder holder) {
-  std::vector<Holder>& holders = shared_[Find(number)].holders;
+inline void SharedMemory::Describe(uint32_t number, const Use& use) {
+  shared_[Find(number)].uses.push_back(use);
+}
+
+inline std::optional<SharedMemory::Holder> SharedMemory::Leave(uint32_t number,
+                                                               Holder holder,
+                                                               int64_t time_ns,
+                                                               bool freed) {
+  Shared& shared = shared_[Find(number)];
+  for (Use& use : shared.uses) {
+    if (use.holder == holder && use.end_ns == tables::kNever) {
+      use.end_ns = time_ns;
+      use.is_over = !freed;
+    }
+  }
+  std::vector<Holder>& holders = shared.holders;
   std::erase(holders, holder);
   if (holders.empty())
     return std::nullopt;

@@ -70,5 +70,27 @@ TEST(SharedMemoryTest, MemoryExportedAgain_HasADescriptorForAnotherPeer) {
   EXPECT_EQ(shared.ClaimWithoutKey(kOther, kGpu, 100), later);
 }
 
+TEST(SharedMemoryTest, WhoHadItIsRememberedAcrossItsKeys) {
+  SharedMemory shared;
+  const uint32_t first = shared.Join(shared.OfKey(1), kNoIndex, {kMaker, 1}, kGpu, 100);
+  shared.Describe(first, {.holder = {kMaker, 1}, .begin_ns = 10, .made = true});
+  const uint32_t second = shared.Join(shared.OfKey(2), kNoIndex, {kImporter, 2}, kGpu, 0);
+  shared.Describe(second, {.holder = {kImporter, 2}, .begin_ns = 20});
+  shared.Join(shared.OfKey(2), first, {kMaker, 1}, kGpu, 100);
+  shared.Leave(first, {kMaker, 1}, 30, true);
+  shared.Leave(second, {kImporter, 2}, 40, false);
+  size_t memories = 0;
+  shared.ForEach([&](const SharedMemory::Uses& memory) {
+    ++memories;
+    EXPECT_EQ(memory.bytes, 100u);
+    ASSERT_EQ(memory.uses.size(), 2u);
+    EXPECT_EQ(memory.uses[0].end_ns, 30);
+    EXPECT_FALSE(memory.uses[0].is_over);
+    EXPECT_EQ(memory.uses[1].end_ns, 40);
+    EXPECT_TRUE(memory.uses[1].is_over);
+  });
+  EXPECT_EQ(memories, 1u);
+}
+
 }  // namespace
 }  // namespace vramscope::resolve

@@ -145,6 +145,21 @@
  */
 
 /**
+ * Memory of a process that another process has open (CUDA IPC, exported handles). Each process that has it open is an entry.
+ * @typedef {object} OpenMemory
+ * @property {number} device
+ * @property {number|null} pid
+ * @property {string} command
+ * @property {number|null} maker_pid
+ * @property {string} maker_command
+ * @property {number} bytes
+ * @property {number} count
+ * @property {string} line
+ * @property {string} maker
+ * @property {number|null} kept_ns
+ */
+
+/**
  * Host memory of the program's processes at a sample.
  * @typedef {object} HostMemory
  * @property {string} at
@@ -205,6 +220,8 @@
  * @property {ResidualSummary[]} residuals
  * @property {Unexplained[]} [unexplained]
  * @property {Overflow[]} [overflow]
+ * @property {OpenMemory[]} [open_memory]
+ * @property {OpenMemory[]} [kept_memory]
  * @property {HostMemory[]} [host_memory]
  * @property {Loss[]} losses
  * @property {Invariant[]} invariants
