@@ -29,7 +29,7 @@ constexpr Dimension kOfSite[] = {
     Dimension::kHost,  Dimension::kRank,         Dimension::kThread,   Dimension::kStream,
     Dimension::kOwner, Dimension::kAllocator,    Dimension::kCategory, Dimension::kModule,
     Dimension::kClass, Dimension::kParameter,    Dimension::kPhase,    Dimension::kLine,
-    Dimension::kTag,   Dimension::kCommunicator, Dimension::kNative,
+    Dimension::kTag,   Dimension::kCommunicator, Dimension::kNative,   Dimension::kHolder,
 };
 constexpr Dimension kOfRow[] = {Dimension::kIteration, Dimension::kSizeClass, Dimension::kLifetime};
 
