@@ -72,7 +72,7 @@ void ForEachDynamicEntry(const dl_phdr_info& info, Visit visit) {
 //                                                            ^ this is rewritten
 //
 // For what was loaded before the probe could come first. Later look-ups are another matter
-// (hooks/cuda/attach/symbol_patch.cc changes those of libcuda).
+// (symbol_table.h).
 
 // One slot of one object that imports the function.
 struct Import {

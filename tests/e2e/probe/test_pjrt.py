@@ -86,6 +86,13 @@ def test_two_plugins(tmp_path):
     balance(tmp_path, recording, 2)
 
 
+def test_a_client_ends_with_its_pool(tmp_path):
+    recording = run(tmp_path, PLUGIN, VRAMSCOPE_TEST_CLIENT_ENDS="1")
+    check(recording)
+    assert sum(row["bytes"] for row in rows(recording, "in-use") if row["path"][2].startswith("in use by XLA")) == 3 * MIB
+    assert rows(recording, "client-ended") == []
+
+
 def test_categories_and_names(tmp_path):
     recording = run(tmp_path, PLUGIN)
     found = {

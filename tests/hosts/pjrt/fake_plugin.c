@@ -478,6 +478,8 @@ static uint64_t Errors(void) {
   return g_errors;
 }
 
+static uint64_t g_pools[kFakeDevices];
+
 static void TakePools(void) {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == NULL)
@@ -489,11 +491,23 @@ static void TakePools(void) {
   init(0);
   for (int i = 0; i < kFakeDevices; ++i) {
     void* context = NULL;
-    uint64_t address = 0;
     if (retain(&context, i) != 0 || make_current(context) != 0 ||
-        alloc(&address, kFakePoolBytes) != 0)
+        alloc(&g_pools[i], kFakePoolBytes) != 0)
       abort();
   }
+}
+
+// Its pools go back to the driver.
+static void* ClientDestroy(Word* arguments) {
+  NEEDS(3);
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*free_memory)(uint64_t) =
+      driver != NULL ? (int (*)(uint64_t))dlsym(driver, "cuMemFree_v2") : NULL;
+  for (int i = 0; i < kFakeDevices && free_memory != NULL; ++i) {
+    free_memory(g_pools[i]);
+    g_devices[i].beside = 0;
+  }
+  return NULL;
 }
 
 __attribute__((visibility("default"))) const FakePlugin* FakePluginOf(void) {
@@ -512,6 +526,7 @@ __attribute__((visibility("default"))) void* GetPjrtApi(void) {
       {1, ErrorMessage},
       {5, EventDestroy},
       {9, EventOnReady},
+      {11, ClientDestroy},
       {22, BufferFromHost},
       {31, DeviceHardwareId},
       {34, DeviceStats},

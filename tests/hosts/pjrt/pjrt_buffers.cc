@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program on PJRT plugins, as JAX is one: buffers of every origin, donated, deleted and
 // destroyed, programs with temporary memory, errors, and eight threads. At each step it adds what
-// the plugin has given out to the file of VRAMSCOPE_TEST_STEPS with ".xla" behind it.
+// the plugin has given out to the file of VRAMSCOPE_TEST_STEPS with ".xla" behind it. With
+// VRAMSCOPE_TEST_CLIENT_ENDS it only destroys the clients, while memory is in use beside buffers.
 #include <pthread.h>
 #include <vramscope/annotate.h>
 
@@ -320,6 +321,18 @@ void Threads(const std::vector<Plugin>& plugins) {
   StepOf(plugins, "joined");
 }
 
+void EndClients(const std::vector<Plugin>& plugins) {
+  Destroy(plugins[0], FromHost(plugins[0], 0, 100'000));
+  plugins[0].fake->use(0, 3 << 20);
+  vramscope_annotate_mark("in-use");
+  StepOf(plugins, "in-use");
+  for (const Plugin& plugin : plugins) {
+    Word a[3];
+    REQUIRE(plugin(11, {1}, a) == nullptr);
+  }
+  StepOf(plugins, "client-ended");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -328,6 +341,10 @@ int main(int count, char** arguments) {
     plugins.push_back(Plugin::Open(arguments[i]));
   REQUIRE(!plugins.empty());
   Step("opened");
+  if (std::getenv("VRAMSCOPE_TEST_CLIENT_ENDS") != nullptr) {
+    EndClients(plugins);
+    return 0;
+  }
   EveryOrigin(plugins);
   Train(plugins);
   Beside(plugins);

@@ -8,7 +8,7 @@
 // The CUDA driver as the probe sees it. Every way to an entry point of libcuda leads to a wrapper:
 //
 //   dlsym, on any handle          the driver's own dynamic symbol table is rewritten in memory as
-//   relocations after its load    soon as it is loaded (attach/symbol_patch.cc)
+//   relocations after its load    soon as it is loaded (platform/symbol_table.h)
 //   cuGetProcAddress              wrapped: the pointer that the driver returned is mapped
 //   DT_NEEDED clients             the probe exports the wrappers under the entry points' names;
 //                                 where a library prefers its own dependencies (RTLD_DEEPBIND), the

@@ -107,10 +107,6 @@ void* Make(const Plugin& plugin, Call call, Word* arguments, size_t out, const M
   return error;
 }
 
-constexpr Made Named(format::XlaBlockKind kind) {
-  return {kind, "", 0};
-}
-
 }  // namespace
 
 int32_t OrdinalOf(const Plugin& plugin, const void* device) {
@@ -199,7 +195,7 @@ bool NameBuffer(Stream& stream, const void* buffer, HloNames::Text path, bool an
   return !was_named;
 }
 
-void EndTemporary(const void* key, uint64_t bytes, int32_t device) {
+void EndBlock(const void* key, uint64_t bytes, int32_t device) {
   CountGivenOut(device, -static_cast<int64_t>(RoundUp(bytes)));
   if (RecordScope scope(Want::kAlways); scope)
     scope->Append(format::BlockFree{
@@ -213,31 +209,31 @@ int32_t RecordedDeviceOf(const void* buffer) {
 void EndBuffer(const void* buffer) {
   uint64_t bytes = 0;
   if (const int32_t device = g_live.Take(buffer, &bytes); device >= 0)
-    EndTemporary(buffer, bytes, device);
+    EndBlock(buffer, bytes, device);
 }
 
 void* FromHost(const Plugin& plugin, Word* arguments) {
   return Make(plugin, Call::kClient_BufferFromHostBuffer, arguments, 14,
-              Named(format::XlaBlockKind::kFromHost));
+              {format::XlaBlockKind::kFromHost});
 }
 
 void* Uninitialized(const Plugin& plugin, Word* arguments) {
   return Make(plugin, Call::kClient_CreateUninitializedBuffer, arguments, 9,
-              Named(format::XlaBlockKind::kUninitialized));
+              {format::XlaBlockKind::kUninitialized});
 }
 
 // The buffers of a transfer have memory from its begin on; they are known one after another.
 void* RetrieveBuffer(const Plugin& plugin, Word* arguments) {
   return Make(plugin, Call::kAsyncHostToDeviceTransferManager_RetrieveBuffer, arguments, 4,
-              Named(format::XlaBlockKind::kFromHost));
+              {format::XlaBlockKind::kFromHost});
 }
 
 void* CopyToDevice(const Plugin& plugin, Word* arguments) {
-  return Make(plugin, Call::kBuffer_CopyToDevice, arguments, 4, Named(format::XlaBlockKind::kCopy));
+  return Make(plugin, Call::kBuffer_CopyToDevice, arguments, 4, {format::XlaBlockKind::kCopy});
 }
 
 void* CopyToMemory(const Plugin& plugin, Word* arguments) {
-  return Make(plugin, Call::kBuffer_CopyToMemory, arguments, 4, Named(format::XlaBlockKind::kCopy));
+  return Make(plugin, Call::kBuffer_CopyToMemory, arguments, 4, {format::XlaBlockKind::kCopy});
 }
 
 // The new buffer has the old one's memory.
@@ -249,7 +245,7 @@ void* Donate(const Plugin& plugin, Word* arguments) {
     return error;
   if (AskIsDeleted(plugin, old))
     EndBuffer(old);
-  if (MakeScope scope(plugin, Named(format::XlaBlockKind::kCopy)); scope)
+  if (MakeScope scope(plugin, {format::XlaBlockKind::kCopy}); scope)
     scope.Buffer(PointerAt(arguments, 5));
   return error;
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/raw_file.h"
+#include "probe/platform/symbol_table.h"
 
 namespace vramscope::probe::pjrt {
 namespace {
@@ -19,13 +20,6 @@ constexpr size_t kMaxSegments = 32;
 constexpr size_t kMaxEntries = 256;
 constexpr size_t kMaxNameBytes = 64;
 constexpr uint32_t kMaxChain = 256;
-
-uint32_t HashOf(const char* name) {
-  uint32_t hash = 5381;
-  for (; *name != '\0'; ++name)
-    hash = hash * 33 + static_cast<unsigned char>(*name);
-  return hash;
-}
 
 class Library {
  public:
@@ -41,7 +35,7 @@ class Library {
     uint32_t head[4];  // buckets, first symbol, words of the filter, shift
     if (!ReadTables() || !ReadAt(hash_, head, sizeof head) || head[0] == 0)
       return false;
-    const uint32_t hash = HashOf(name);
+    const uint32_t hash = GnuHash(name);
     const uint64_t buckets = hash_ + sizeof head + uint64_t{head[2]} * sizeof(ElfW(Addr));
     const uint64_t chains = buckets + uint64_t{head[0]} * sizeof(uint32_t);
     uint32_t index = 0;

@@ -7,14 +7,12 @@
 
 namespace vramscope::probe::pjrt {
 
-// Buffers whose memory is recorded as live, their devices and sizes. Any thread
-// may call any of it, without a lock. Each buffer is taken out once, whoever
-// ends it first. All bits zero is the empty table, so that an unused one costs
-// no memory.
+// Buffers whose memory is recorded as live, their devices and sizes. Any thread may call any of it,
+// without a lock. Each buffer is taken out once, by the first thread that ends it. All bits zero is
+// the empty table, so an unused one costs no memory.
 //
-// A buffer is in one of the 7 places of its bucket, or, if that was ever full,
-// in one of the next buckets. A place that is left empty is used again, so a
-// long run does not fill the table.
+// A buffer is in one of the 7 places of its bucket or, if that was ever full, in one of the next
+// buckets. A place that is left empty is used again, so a long run does not fill the table.
 template <size_t kBuckets>
 class LiveBuffers {
   static_assert((kBuckets & (kBuckets - 1)) == 0);

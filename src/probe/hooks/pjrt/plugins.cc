@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "format/records.h"
-#include "probe/hooks/cuda/attach/attach.h"
 #include "probe/hooks/pjrt/elf_exports.h"
 #include "probe/hooks/pjrt/readings.h"
 #include "probe/platform/dynamic.h"
+#include "probe/platform/symbol_table.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
 
@@ -50,8 +50,7 @@ constexpr Hook kHooks[] = {
 };
 constexpr size_t kHookCount = sizeof kHooks / sizeof kHooks[0];
 
-// The wrapper of one hook in the table of one plugin: the table has no place
-// for data.
+// The wrapper of one hook in the table of one plugin: the table has no place for data.
 template <size_t kPlugin, size_t kHook>
 void* Wrapper(Word* arguments) {
   return kHooks[kHook].wrapper(g_plugins[kPlugin], arguments);
@@ -74,8 +73,7 @@ bool HasWhatIsNeeded(const Plugin& plugin) {
   return true;
 }
 
-// JAX's allocators without a pool of XLA's: the driver's allocations are the
-// buffers.
+// JAX's allocators without a pool of XLA's: the driver's allocations are the buffers.
 bool HasPool() {
   const char* const allocator = std::getenv("XLA_PYTHON_CLIENT_ALLOCATOR");
   if (allocator == nullptr || *allocator == '\0')
@@ -119,8 +117,7 @@ const char* FillCopy(Plugin* plugin, Function (*wrapper)(size_t hook)) {
   if (!HasWhatIsNeeded(*plugin))
     return "its table is too small";
   if (!HasPool())
-    return "its allocator has no pool, so the driver's allocations are its "
-           "buffers";
+    return "its allocator has no pool, so the driver's allocations are its buffers";
   std::memcpy(plugin->copy, table, table[kSizeWord]);
   for (size_t i = 0; i < kHookCount; ++i) {
     if (plugin->Get(kHooks[i].call) != nullptr)
@@ -130,9 +127,9 @@ const char* FillCopy(Plugin* plugin, Function (*wrapper)(size_t hook)) {
   return nullptr;
 }
 
-// What GetPjrtApi() returns to the program: the copy or, where nothing can be
-// recorded, the plugin's own table. A thread that comes while another one fills
-// the copy in gets the plugin's own; that one has no buffer yet.
+// What GetPjrtApi() returns to the program: the copy or, where nothing can be recorded, the
+// plugin's own table. A thread that comes while another one fills the copy in gets the plugin's
+// own; that one has no buffer yet.
 void* ShowApi(Plugin* plugin, Function (*wrapper)(size_t hook)) {
   auto* const get_api = plugin->get_api.load(std::memory_order_acquire);
   void* const table = get_api();
@@ -163,8 +160,8 @@ void* GetApi() {
 
 constexpr void* (*kGetApis[kMostPlugins])() = {GetApi<0>, GetApi<1>, GetApi<2>, GetApi<3>};
 
-// "xla_cuda_plugin.so", "pjrt_c_api_gpu_plugin.so", "libtpu.so": only these are
-// opened before the program does, and searched.
+// "xla_cuda_plugin.so", "pjrt_c_api_gpu_plugin.so", "libtpu.so": only these are opened before the
+// program does, and searched.
 bool MayBePlugin(const char* file) {
   const char* const slash = std::strrchr(file, '/');
   if (slash == nullptr || std::strchr(file, '$') != nullptr)
@@ -181,8 +178,8 @@ void Attach(void* library) {
   link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr)
     return;
-  cuda::SymbolTable table;
-  if (!cuda::SymbolTable::OfAddress(map->l_ld, &table))
+  SymbolTable table;
+  if (!SymbolTable::OfAddress(map->l_ld, &table))
     return;
   ElfW(Sym)* const symbol = table.FindFunction(kGetApi);
   if (symbol == nullptr)

@@ -9,20 +9,17 @@
 #include "base/compiler.h"
 #include "probe/session/source.h"
 
-// PJRT plugins: the libraries through which JAX, torch_xla and others use XLA
-// on a device. Each exports GetPjrtApi(), which returns a table of functions.
-// Whoever asks gets a copy of the table with some entries replaced by the
-// probe's wrappers:
+// PJRT plugins: the libraries through which JAX, torch_xla and others use XLA on a device. Each
+// exports GetPjrtApi(), which returns a table of functions. The program gets a copy of the table in
+// which some entries are the probe's wrappers:
 //
-//   dlopen("xla_cuda_plugin.so")   opened by the probe first; its symbol table
-//   leads GetPjrtApi to
-//                                  the probe (cuda/attach/symbol_patch.cc)
-//   GetPjrtApi()                   calls the plugin's own, copies what it
-//   returns PJRT_LoadedExecutable_Execute  a wrapper of that plugin: calls the
-//   plugin's own, then records
+//   dlopen("xla_cuda_plugin.so")    the probe opens it first, and its symbol table leads
+//                                   GetPjrtApi to the probe (platform/symbol_table.h)
+//   GetPjrtApi()                    the probe calls the plugin's own and copies what it returns
+//   PJRT_LoadedExecutable_Execute   a wrapper of that plugin: calls the plugin's own, then records
 //
-// No header of XLA is needed: every function takes one pointer to a structure
-// of 8-byte words, which begins with its size and grows only at its end.
+// No header of XLA is needed: every function takes one pointer to a structure of 8-byte words,
+// which begins with its size and grows only at its end.
 namespace vramscope::probe {
 
 extern const Source kPjrtSource;

@@ -185,7 +185,7 @@ const void* KeyOf(uint64_t execution) {
 void EndExecution(uint64_t execution, int32_t device) {
   const Execution& ended = g_executions[execution % kMostExecutions];
   if (ended.session == g_flags.session.load(std::memory_order_relaxed))
-    EndTemporary(KeyOf(execution), ended.bytes, device);
+    EndBlock(KeyOf(execution), ended.bytes, device);
 }
 
 bool EndCurrent(size_t plugin, int32_t device) {

@@ -2,6 +2,7 @@
 #include "probe/hooks/pjrt/readings.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "format/records.h"
@@ -86,6 +87,19 @@ void Record(int32_t ordinal, uint64_t rest) {
   account.rest = rest;
 }
 
+// A reading takes microseconds and waits for nothing of the program's. A reader without a core may
+// take longer.
+void WaitForReaders() {
+  constexpr int kMostYields = 1000;
+  constexpr timespec kPause{0, 100'000};
+  for (int turn = 0; g_readers.load(std::memory_order_seq_cst) != 0; ++turn) {
+    if (turn < kMostYields)
+      sched_yield();
+    else
+      nanosleep(&kPause, nullptr);
+  }
+}
+
 void Read() {
   if (!IsQuiet() || g_is_reading.exchange(true, std::memory_order_acq_rel))
     return;
@@ -163,11 +177,11 @@ void ForgetReadings() {
 
 void* DestroyClient(const Plugin& plugin, Word* arguments) {
   g_destroying.fetch_add(1, std::memory_order_seq_cst);
-  // A reading takes microseconds and waits for nothing of the program's.
-  constexpr int kMaxTurns = 100'000;
-  for (int turn = 0; turn < kMaxTurns && g_readers.load(std::memory_order_seq_cst) != 0; ++turn)
-    sched_yield();
+  WaitForReaders();
   for (Device& known : g_known) {
+    // Its pool goes, and what is in use beyond arrays with it.
+    if (known.device.load(std::memory_order_acquire) != nullptr)
+      Record(known.ordinal.load(std::memory_order_relaxed), 0);
     known.device.store(nullptr, std::memory_order_release);
     known.is_claimed.store(false, std::memory_order_release);
   }

@@ -21,8 +21,8 @@ inline constexpr uint64_t RoundUp(uint64_t bytes) {
 // What several buffers of one call have in common.
 struct Made {
   format::XlaBlockKind kind;
-  const char* name;
-  size_t name_size;
+  const char* name = "";  // of the program that made them
+  size_t name_size = 0;
 };
 
 // Records the call's buffers one after another.
@@ -58,8 +58,8 @@ bool NameBuffer(Stream& stream, const void* buffer, HloNames::Text path, bool an
 void EndBuffer(const void* buffer);
 // The device of a buffer that is recorded as live; -1 if it is not.
 int32_t RecordedDeviceOf(const void* buffer);
-// The same of a program's temporary memory.
-void EndTemporary(const void* key, uint64_t bytes, int32_t device);
+// The same of what is recorded under `key`, which is no buffer's.
+void EndBlock(const void* key, uint64_t bytes, int32_t device);
 
 // Ends the temporary memory of the last programs on the device. Whether there was any.
 bool EndTemporaryOf(int32_t device);

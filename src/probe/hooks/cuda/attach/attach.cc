@@ -16,6 +16,7 @@
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
 #include "probe/platform/dynamic.h"
+#include "probe/platform/symbol_table.h"
 #include "probe/session/stream.h"
 #include "probe/session/tables.h"
 

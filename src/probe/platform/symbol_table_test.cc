@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "probe/platform/symbol_table.h"
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -6,9 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "probe/hooks/cuda/attach/attach.h"
-
-namespace vramscope::probe::cuda {
+namespace vramscope::probe {
 namespace {
 
 using Answer = int (*)();
@@ -36,7 +36,7 @@ bool IsWritable(const void* address) {
   return writable;
 }
 
-class SymbolPatchTest : public testing::TestWithParam<const char*> {
+class SymbolTableTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     library_ = dlopen(GetParam(), RTLD_NOW | RTLD_LOCAL);
@@ -52,7 +52,7 @@ class SymbolPatchTest : public testing::TestWithParam<const char*> {
   SymbolTable table_;
 };
 
-TEST_P(SymbolPatchTest, FindsFunctionsAndNothingElse) {
+TEST_P(SymbolTableTest, FindsFunctionsAndNothingElse) {
   for (const char* name : {"first_answer", "second_answer"}) {
     const ElfW(Sym)* symbol = table_.FindFunction(name);
     ASSERT_NE(symbol, nullptr);
@@ -63,7 +63,7 @@ TEST_P(SymbolPatchTest, FindsFunctionsAndNothingElse) {
   EXPECT_EQ(table_.FindFunction("data_answer"), nullptr);
 }
 
-TEST_P(SymbolPatchTest, LaterLookUpsFindTheReplacementAndTheOldPointerStays) {
+TEST_P(SymbolTableTest, LaterLookUpsFindTheReplacementAndTheOldPointerStays) {
   const Answer before = Look("first_answer");
   ElfW(Sym)* const symbol = table_.FindFunction("first_answer");
   ASSERT_TRUE(table_.Unprotect(symbol, symbol));
@@ -79,7 +79,7 @@ TEST_P(SymbolPatchTest, LaterLookUpsFindTheReplacementAndTheOldPointerStays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HashTables,
-                         SymbolPatchTest,
+                         SymbolTableTest,
                          testing::Values(VRAMSCOPE_GNU_HASH_LIBRARY, VRAMSCOPE_SYSV_HASH_LIBRARY));
 
 TEST(SymbolPatch, AnAddressOfNoLibraryHasNoTable) {
@@ -89,4 +89,4 @@ TEST(SymbolPatch, AnAddressOfNoLibraryHasNoTable) {
 }
 
 }  // namespace
-}  // namespace vramscope::probe::cuda
+}  // namespace vramscope::probe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaded by symbol_patch_test.cc, once with each kind of hash table.
+// Loaded by symbol_table_test.cc, once with each kind of hash table.
 int first_answer(void) {
   return 1;
 }

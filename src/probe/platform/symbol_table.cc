@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "probe/platform/symbol_table.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -6,10 +8,9 @@
 
 #include <cstring>
 
-#include "probe/hooks/cuda/attach/attach.h"
 #include "probe/platform/dynamic.h"
 
-namespace vramscope::probe::cuda {
+namespace vramscope::probe {
 namespace {
 
 struct ImageRequest {
@@ -35,13 +36,6 @@ int ProtectionAt(const dl_phdr_info& info, uintptr_t address) {
            ((header.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
   }
   return PROT_NONE;
-}
-
-uint32_t GnuHash(const char* name) {
-  uint32_t hash = 5381;
-  for (; *name != '\0'; ++name)
-    hash = hash * 33 + static_cast<unsigned char>(*name);
-  return hash;
 }
 
 uint32_t SysvHash(const char* name) {
@@ -163,4 +157,4 @@ void SymbolTable::Redirect(ElfW(Sym) * symbol, void* address) const {
                    __ATOMIC_RELEASE);
 }
 
-}  // namespace vramscope::probe::cuda
+}  // namespace vramscope::probe
