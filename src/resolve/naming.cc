@@ -20,6 +20,10 @@ bool IsOfModel(const MemoryName& name) {
   return CategoryOfName(name.kind).has_value();
 }
 
+bool IsPathOfXla(const Named& named, std::string_view name) {
+  return named.key.owner == Owner::kXla && IsPytreePath(name);
+}
+
 }  // namespace
 
 Naming::Naming(const Ledger& ledger)
@@ -123,7 +127,7 @@ Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   const MemoryName& name = names.name(id);
   if (!IsOfModel(name))
     return {};
-  if (const std::string_view path = trace_.string(name.name); IsPytreePath(path)) {
+  if (const std::string_view path = trace_.string(name.name); IsPathOfXla(named, path)) {
     const std::string shown = ShowPytreePath(path);
     const size_t slash = shown.rfind('/');
     return slash == std::string::npos ? ModuleText{}
@@ -188,7 +192,7 @@ uint32_t Naming::Parameter(const Named& named) {
     const ModuleNames::Below whole =
         ledger_.modules().InWhole(RootOf(name, named), trace_.string(name.name));
     std::string one = ledger_.modules().Prefix(whole.root) + whole.path;
-    if (const std::string_view path = trace_.string(name.name); IsPytreePath(path))
+    if (const std::string_view path = trace_.string(name.name); IsPathOfXla(named, path))
       one = ShowPytreePath(path);
     // The name was given twice, before and after the model was complete.
     if (std::find(shown.begin(), shown.end(), one) == shown.end())
@@ -220,8 +224,7 @@ uint32_t Naming::Tag(const Named& named) {
       return Intern(std::string(trace_.string(first.detail)));
     if (names.name(set.tag).name.value != 0) {
       const std::string_view tag = trace_.string(names.name(set.tag).name);
-      return Intern(IsPytreePath(tag) && named.key.owner == Owner::kXla ? ShowPytreePath(tag)
-                                                                        : std::string(tag));
+      return Intern(IsPathOfXla(named, tag) ? ShowPytreePath(tag) : std::string(tag));
     }
   }
   if (named.key.pool_names != 0) {

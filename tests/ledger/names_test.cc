@@ -190,6 +190,14 @@ TEST_F(NamesTest, TiedWeightsCountOnceWithAllTheirNames) {
                                                                Pair("PyTorch / rounding", 24)));
 }
 
+TEST_F(NamesTest, BracketsInAModulesNameStay) {
+  AddNet();
+  trace_.Alloc(0x1000, 1000);
+  trace_.Name(NameKind::kParameter, 0x1000, "block[0].weight", 1000, kNet);
+  EXPECT_THAT(By("parameter"), ElementsAre(Pair("block[0].weight", 1000)));
+  EXPECT_THAT(By("module"), ElementsAre(Pair("block[0]", 1000)));
+}
+
 TEST_F(NamesTest, GradientsAndStateOfTiedWeightsHaveTheirNames) {
   AddNet();
   trace_.Alloc(0x2000, 16);

@@ -74,8 +74,8 @@ size_t CollectionOf(const std::vector<std::string_view>& parts) {
 
 }  // namespace
 
-bool IsPytreePath(std::string_view text) {
-  return text.find("['") != std::string_view::npos || text.find('[') != std::string_view::npos;
+bool IsPytreePath(std::string_view name) {
+  return name.find('[') != std::string_view::npos;
 }
 
 std::string ShowPytreePath(std::string_view path) {

@@ -8,9 +8,9 @@
 
 namespace vramscope::resolve {
 
-// Whether the text is the path of a leaf in a pytree, as JAX writes it:
+// Whether the name of XLA's memory is the path of a leaf in a pytree, as JAX writes it:
 // state.opt_state[0].mu['Dense_0']['kernel'].
-bool IsPytreePath(std::string_view text);
+bool IsPytreePath(std::string_view name);
 
 // The path with slashes, from the first part on that says what it is:
 // opt_state/0/mu/Dense_0/kernel. Other paths begin with the argument's name: batch/image.
