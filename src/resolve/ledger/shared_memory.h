@@ -167,11 +167,13 @@ inline std::optional<SharedMemory::Holder> SharedMemory::Leave(uint32_t number,
                                                                int64_t time_ns,
                                                                bool freed) {
   Shared& shared = shared_[Find(number)];
-  for (Use& use : shared.uses) {
-    if (use.holder == holder && use.end_ns == tables::kNever) {
-      use.end_ns = time_ns;
-      use.is_over = !freed;
-    }
+  // From the last: a process may open and close the memory a million times.
+  const auto use = std::find_if(shared.uses.rbegin(), shared.uses.rend(), [&](const Use& other) {
+    return other.holder == holder && other.end_ns == tables::kNever;
+  });
+  if (use != shared.uses.rend()) {
+    use->end_ns = time_ns;
+    use->is_over = !freed;
   }
   std::vector<Holder>& holders = shared.holders;
   std::erase(holders, holder);
