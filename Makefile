@@ -34,7 +34,7 @@ configure:
 
 # The demo needs the program alone: no packages, no targets of tests. PyTorch comes while it compiles.
 demo:
-	@echo "This takes about ten minutes on 2 cores: install, compile, record a training for 60 s."
+	@echo "This takes about seven minutes on 2 cores: install, compile, record a training for 60 s."
 	@tools/setup.sh --program
 	@tools/configure.sh $(BUILD) --program
 	@tools/venv.sh --torch --allow-debian-torch & torch=$$!; status=0; \
@@ -82,7 +82,8 @@ docs:
 format:
 	@git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format -i
 
-lint: configure
+lint:
+	@tools/setup.sh
 	@tools/setup.sh --lint
 	@tools/lint.sh $(BUILD) $(if $(CHANGED),--changed)
 

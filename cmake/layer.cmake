@@ -42,8 +42,10 @@ function(vramscope_layer NAME)
     target_link_libraries(vramscope_${NAME} PUBLIC vramscope_offline_flags)
   endif()
   # Most of a file's time goes into headers and templates: the files of a module share it.
-  set_target_properties(vramscope_${NAME} PROPERTIES
-    UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VRAMSCOPE_FILES_AT_ONCE})
+  if(VRAMSCOPE_FILES_AT_ONCE GREATER 1)
+    set_target_properties(vramscope_${NAME} PROPERTIES
+      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VRAMSCOPE_FILES_AT_ONCE})
+  endif()
   if(VRAMSCOPE_BUILD_TESTS AND ARG_TESTS)
     set(KIND "")
     if(ARG_INTARGET)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # clang-format and clang-tidy over what git knows: tools/lint.sh BUILD_DIR [--changed]
-# Needs a configured build for the compile commands. With --changed only over files that differ from
-# VRAMSCOPE_LINT_BASE (the commit before): clang-tidy takes 4 to 10 s of CPU a file.
+# The compile commands are of BUILD_DIR/lint, where each file compiles by itself. With --changed only
+# over files that differ from VRAMSCOPE_LINT_BASE (the commit before): clang-tidy takes 4 to 10 s of
+# CPU a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
@@ -28,6 +29,8 @@ if [[ "${2:-}" == --changed ]]; then
   }
 fi
 list '*.cc' '*.h' '*.cu' | xargs -r clang-format --dry-run --Werror
-list 'src/*.cc' 'examples/*.cc' | xargs -r -P "$(nproc)" -n 4 clang-tidy --quiet -p "$build" \
+tools/configure.sh "$build/lint"
+cmake -B "$build/lint" -DVRAMSCOPE_FILES_AT_ONCE=1 >"$build/lint/configure.log"
+list 'src/*.cc' 'examples/*.cc' | xargs -r -P "$(nproc)" -n 4 clang-tidy --quiet -p "$build/lint" \
   --warnings-as-errors='*'
 echo "lint: $(list '*.cc' '*.h' '*.cu' | wc -l) files are formatted, $(list 'src/*.cc' 'examples/*.cc' | wc -l) pass clang-tidy"
