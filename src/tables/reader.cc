@@ -227,14 +227,15 @@ Status FileRecording::IsWhole(const IndexEntry& frame, bool* whole) const {
 Status FileRecording::LeaveOutDamagedFrames() {
   const size_t threads = frames_.size() >= kFramesWorthAThread ? 2 : 1;
   std::vector<uint8_t> whole(frames_.size());
-  VRAMSCOPE_RETURN_IF_ERROR(util::OnThreads(threads, [&](size_t first) {
+  const auto check_each = [&](size_t first) {
     for (size_t i = first; i < frames_.size(); i += threads) {
       bool is_whole = false;
       VRAMSCOPE_RETURN_IF_ERROR(IsWhole(frames_[i], &is_whole));
       whole[i] = is_whole ? 1 : 0;
     }
     return Status();
-  }));
+  };
+  VRAMSCOPE_RETURN_IF_ERROR(util::OnThreads(threads, check_each));
   size_t kept = 0;
   uint64_t lost = 0;
   for (size_t i = 0; i < frames_.size(); ++i) {

@@ -50,10 +50,10 @@ TEST(OrderedTable, FindsWhatWasAddedInAnyOrder) {
 
 TEST(OrderedTable, KeepsTheOrder) {
   Table<64> table;
-  for (uint64_t key : {50, 20, 90, 10})
+  for (const uint64_t key : {50u, 20u, 90u, 10u})
     table->Add(key)->value = key;
   for (int round = 0; round < 3; ++round) {
-    for (uint64_t key : {50, 20, 20, 20, 90, 10, 20, 90})
+    for (const uint64_t key : {50u, 20u, 20u, 20u, 90u, 10u, 20u, 90u})
       EXPECT_EQ(table->Find(key)->value, key);
   }
   std::vector<uint64_t> keys;

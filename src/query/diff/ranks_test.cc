@@ -219,7 +219,7 @@ TEST(RanksTest, RanksOfOneNumberAreNamedByTheirProcesses) {
   RecordingBuilder builder;
   tables::Tables& tables = builder.tables;
   const auto cpu = builder.Device(tables::DeviceKind::kCpu, -1);
-  for (const uint32_t pid : {100, 101, 102}) {
+  for (const uint32_t pid : {100u, 101u, 102u}) {
     const auto process = builder.Process(pid, 100);
     tables.processes[process.value].rank = pid == 101 ? 1 : 0;
     builder.Row(builder.Site(builder.SiteOf(builder.Account(process, cpu))), 10, tables::kNever,
@@ -328,8 +328,9 @@ TEST(SummaryTest, LongRun_IsThinnedAndKeepsItsPeakAndSums) {
     sum += part.bytes;
     EXPECT_LE(part.layer.size(), 83u);
     // Whole characters on both sides of the cut.
-    if (const size_t cut = part.layer.find("..."); cut != std::string::npos)
+    if (const size_t cut = part.layer.find("..."); cut != std::string::npos) {
       EXPECT_TRUE(part.layer[cut - 1] == '\xa4' && part.layer[cut + 3] == '\xc3') << part.layer;
+    }
   }
   EXPECT_EQ(sum, peak_bytes);
   EXPECT_LE(summary->parts.size(), 49u);

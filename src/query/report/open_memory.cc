@@ -140,17 +140,18 @@ std::vector<Appeared> FindAppeared(const tables::Recording& recording) {
 
 // The only process that used a GPU without the probe, by the launcher's notes; otherwise none.
 void NameUnrecorded(const tables::Recording& recording, OpenMemory* entry) {
-  constexpr std::string_view kKey = "process ";
-  constexpr std::string_view kValue = "not recorded: ";
+  constexpr std::string_view kNoteKey = "process ";
+  constexpr std::string_view kNoteValue = "not recorded: ";
   size_t count = 0;
   for (const tables::NoteRow& note : recording.tables().notes) {
     const std::string_view key = recording.string(note.key);
     std::string_view value = recording.string(note.value);
-    if (!key.starts_with(kKey) || !value.starts_with(kValue) || !value.ends_with("uses a GPU"))
+    if (!key.starts_with(kNoteKey) || !value.starts_with(kNoteValue) ||
+        !value.ends_with("uses a GPU"))
       continue;
     uint32_t pid = 0;
-    std::from_chars(key.data() + kKey.size(), key.data() + key.size(), pid);
-    value.remove_prefix(kValue.size());
+    std::from_chars(key.data() + kNoteKey.size(), key.data() + key.size(), pid);
+    value.remove_prefix(kNoteValue.size());
     entry->pid = pid;
     entry->command = value.substr(0, value.find(' '));
     ++count;

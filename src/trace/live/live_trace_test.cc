@@ -124,10 +124,12 @@ TEST_F(LiveTraceTest, CanBeStreamedTwice) {
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_EQ(first[i].time_ns, second[i].time_ns);
     ASSERT_EQ(first[i].type, second[i].type);
-    if (first[i].Is<BlockAlloc>())
+    if (first[i].Is<BlockAlloc>()) {
       EXPECT_EQ(first[i].As<BlockAlloc>().stack, second[i].As<BlockAlloc>().stack);
-    if (first[i].Is<Mark>())
+    }
+    if (first[i].Is<Mark>()) {
       EXPECT_EQ(first[i].As<Mark>().name, second[i].As<Mark>().name);
+    }
   }
   // 50 different lines, whichever stream ids they had.
   EXPECT_EQ(trace->dictionaries().stack_count(), 51u);
