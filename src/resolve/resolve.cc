@@ -460,11 +460,13 @@ void TablesOf::AddHostSamples() {
   const auto number = [](uint64_t value) {
     return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX));
   };
-  for (const trace::HostSample& sample : trace_.host_samples()) {
+  const std::span<const trace::HostSample> samples = trace_.host_samples();
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const trace::HostSample& sample = samples[i];
     out_.host_samples.push_back({sample.time_ns, number(sample.processes), sample.resident_bytes,
                                  sample.shared_bytes, number(sample.largest_pid),
                                  sample.largest_bytes, sample.limit_bytes, sample.used_bytes,
-                                 sample.kills});
+                                 sample.kills, ledger_.pinned_at_samples()[i]});
   }
 }
 

@@ -143,7 +143,7 @@ util::Result<std::vector<OpenMemory>> MakeOpenMemory(const tables::Recording& re
                                                      const Instants* at);
 
 // The samples of host memory that a report shows; none if no sample was taken.
-util::Result<std::vector<HostMemory>> MakeHostMemory(const tables::Recording& recording);
+std::vector<HostMemory> MakeHostMemory(const tables::Recording& recording);
 
 // By device; none of a run in which nothing was served from the host.
 util::Result<std::vector<Overflow>> FindOverflow(const tables::Recording& recording);

@@ -31,7 +31,11 @@ struct LedgerBase {
 
   // The account changed the device's memory by `bytes`.
   void Move(uint32_t account, int64_t bytes) {
-    if (bytes != 0)
+    if (bytes == 0)
+      return;
+    if (accounts[account].kind == tables::DeviceKind::kHost)
+      pinned_bytes += bytes;
+    else
       prices.Move(accounts[account].process, accounts[account].device, bytes);
   }
 
@@ -45,6 +49,7 @@ struct LedgerBase {
   Phases phases;
   IterationTable iterations;
   Names names;
+  int64_t pinned_bytes = 0;  // host memory that the driver pinned or registered, of all processes
 };
 
 }  // namespace vramscope::resolve

@@ -46,6 +46,8 @@ void Ledger::Apply(std::span<const trace::Event> events) {
     const trace::Event& event = ties ? later : said;
     progress.now_ns = event.time_ns;
     last_ns_ = std::max(last_ns_, event.time_ns);
+    if (event.time_ns > next_host_sample_ns_) [[unlikely]]
+      NoteHostSamples(event.time_ns);
     base_.prices.BeginEvent(event);
     if (!base_.accounts.HasProcess(event.process)) {
       ApplyOfNobody(event);
@@ -64,6 +66,16 @@ void Ledger::Apply(std::span<const trace::Event> events) {
     base_.prices.EndEvent();
     ++event_count_;
   }
+}
+
+void Ledger::NoteHostSamples(int64_t time_ns) {
+  const std::span<const trace::HostSample> samples = base_.trace.host_samples();
+  while (pinned_at_samples_.size() < samples.size() &&
+         samples[pinned_at_samples_.size()].time_ns < time_ns)
+    pinned_at_samples_.push_back(static_cast<uint64_t>(std::max<int64_t>(base_.pinned_bytes, 0)));
+  next_host_sample_ns_ = pinned_at_samples_.size() < samples.size()
+                             ? samples[pinned_at_samples_.size()].time_ns
+                             : INT64_MAX;
 }
 
 // Only the launcher's samples and marks may have no process.
@@ -257,6 +269,7 @@ void Ledger::On(const trace::EventContext& at, const trace::ProcessExit&) {
 
 void Ledger::Finish() {
   base_.progress.finished = true;
+  NoteHostSamples(INT64_MAX);
   for (ProcessProgress& process : base_.progress.processes) {
     if (process.exit_ns == 0)
       process.exit_ns = last_ns_;  // it continues

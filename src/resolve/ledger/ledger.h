@@ -62,6 +62,8 @@ class Ledger {
   const std::vector<price::DevicePrices>& prices() const { return prices_; }
   const std::vector<MarkRecord>& marks() const { return marks_; }
   const std::vector<tables::OutOfMemoryRow>& out_of_memory() const { return out_of_memory_; }
+  // By number of the trace's host samples.
+  const std::vector<uint64_t>& pinned_at_samples() const { return pinned_at_samples_; }
   int64_t first_ns() const { return first_ns_; }
   int64_t last_ns() const { return last_ns_; }
   uint64_t event_count() const { return event_count_; }
@@ -99,6 +101,8 @@ class Ledger {
   void On(const trace::EventContext& at, const trace::Teardown& e);
   void On(const trace::EventContext& at, const trace::ProcessExit& e);
   void ApplyOfNobody(const trace::Event& event);
+  // Notes the pinned memory at the host samples before `time_ns`.
+  void NoteHostSamples(int64_t time_ns);
   void AddOutOfMemory(const trace::EventContext& at,
                       trace::DeviceId device,
                       uint64_t bytes,
@@ -123,6 +127,8 @@ class Ledger {
   // Names without an allocation, by process and address: each is one loss, even if repeated.
   std::set<std::tuple<trace::ProcessId, uint64_t, tables::StringId>> lost_names_;
   std::vector<tables::OutOfMemoryRow> out_of_memory_;
+  std::vector<uint64_t> pinned_at_samples_;
+  int64_t next_host_sample_ns_ = INT64_MIN;
   uint64_t event_count_ = 0;
   int64_t first_ns_ = 0;
   int64_t last_ns_ = 0;
