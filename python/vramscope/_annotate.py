@@ -29,6 +29,7 @@ def mark(name: str) -> None:
     """
     probe = _probe.current
     if probe is not None:
+        probe.before_mark()
         probe.mark(_encoded(name))
 
 

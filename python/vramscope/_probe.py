@@ -35,6 +35,7 @@ class Probe:
         self.start = bind("vramscope_start", None)
         self.stop = bind("vramscope_stop", None)
         self.mark = bind("vramscope_mark", None, ctypes.c_char_p)
+        self.before_mark = bind("vramscope_before_mark", None, within=short)
         self.scope_push = bind("vramscope_scope_push", None, ctypes.c_char_p, within=short)
         self.scope_pop = bind("vramscope_scope_pop", None, within=short)
         self.tag = bind("vramscope_tag", None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong, within=short)

@@ -23,7 +23,7 @@ template <class Record>
 constexpr bool kIsPaired =
     std::is_same_v<Record, format::BlockAlloc> || std::is_same_v<Record, format::BlockFree> ||
     std::is_same_v<Record, format::PoolBlock> || std::is_same_v<Record, format::XlaBlock> ||
-    std::is_same_v<Record, format::Name>;
+    std::is_same_v<Record, format::GraphTensor> || std::is_same_v<Record, format::Name>;
 
 }  // namespace
 
@@ -109,6 +109,9 @@ class Dropper::Cursor {
   }
   void On(const format::XlaBlock& r) {
     Find(What::kAlloc, r.address, r.device, r.size);
+  }
+  void On(const format::GraphTensor& r) {
+    Find(r.size != 0 ? What::kAlloc : What::kFree, r.address, r.device, r.size);
   }
   void On(const format::BlockFree& r) {
     Find(What::kFree, r.address, r.device, 0);

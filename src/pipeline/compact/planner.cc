@@ -189,7 +189,10 @@ void CompactionPlanner::Add(const trace::EventContext& at,
   open.address = e.address;
   open.bytes = e.size;
   open.scope = at.scope;
-  phases_.OnAllocated(at, e.stack, e.native, sequence, &open.origin);
+  tables::StackId native;
+  if constexpr (requires { e.native; })
+    native = e.native;
+  phases_.OnAllocated(at, e.stack, native, sequence, &open.origin);
 }
 
 bool CompactionPlanner::IsWitness(trace::ProcessId process, uint64_t address) {
@@ -202,13 +205,14 @@ bool CompactionPlanner::IsWitness(trace::ProcessId process, uint64_t address) {
   return !std::exchange(range->second.has_witness, true);
 }
 
-void CompactionPlanner::On(const trace::EventContext& at,
-                           const trace::BlockFree& e,
-                           const Place& place) {
-  if (at.process == trace::kNoProcess || e.device.value < 0 || e.address == 0)
+void CompactionPlanner::Free(const trace::EventContext& at,
+                             trace::DeviceId device,
+                             uint64_t address,
+                             const Place& place) {
+  if (at.process == trace::kNoProcess || device.value < 0 || address == 0)
     return Keep(place);
-  OpenOf& of = Of(at.process, e.device);
-  const uint32_t index = of.numbers.Erase(e.address);
+  OpenOf& of = Of(at.process, device);
+  const uint32_t index = of.numbers.Erase(address);
   return index != util::FlatMap::kNone ? Close(of, index, &place) : Keep(place);
 }
 

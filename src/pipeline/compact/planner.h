@@ -96,7 +96,15 @@ class CompactionPlanner {
   void On(const trace::EventContext& at, const trace::XlaBlock& e, const Place& place) {
     Add(at, e, 0, place);
   }
-  void On(const trace::EventContext& at, const trace::BlockFree& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::GraphTensor& e, const Place& place) {
+    if (e.size != 0)
+      Add(at, e, e.sequence, place);
+    else
+      Free(at, e.device, e.address, place);
+  }
+  void On(const trace::EventContext& at, const trace::BlockFree& e, const Place& place) {
+    Free(at, e.device, e.address, place);
+  }
   void On(const trace::EventContext& at, const trace::Alloc& e, const Place& place);
   void On(const trace::EventContext& at, const trace::HandleCreate& e, const Place& place);
   void On(const trace::EventContext& at, const trace::Map& e, const Place& place);
@@ -109,6 +117,10 @@ class CompactionPlanner {
   void On(const trace::EventContext& at, const trace::DeviceSample& e, const Place& place);
   void On(const trace::EventContext& at, const trace::ProcessSample& e, const Place& place);
   void On(const trace::EventContext& at, const trace::Past& e, const Place& place);
+  void Free(const trace::EventContext& at,
+            trace::DeviceId device,
+            uint64_t address,
+            const Place& place);
   template <class Block>
   void Add(const trace::EventContext& at, const Block& e, uint64_t sequence, const Place& place);
   // Whether it is the first block of that memory.

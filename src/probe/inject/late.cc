@@ -68,6 +68,12 @@ VRAMSCOPE_EXPORT void vramscope_look_at_python(int has_torch) {
     TorchLook();
 }
 
+// Before a mark of python/vramscope/_annotate.py, with the GIL: tensors that are gone must have
+// ended by then.
+VRAMSCOPE_EXPORT void vramscope_before_mark() {
+  TorchEndGraphTensors();
+}
+
 // Memory that was allocated before recording began. All records have the time of the call with kind
 // kProcess, which comes first.
 VRAMSCOPE_EXPORT void vramscope_prior(int kind,

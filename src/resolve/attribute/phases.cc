@@ -269,7 +269,7 @@ void Phases::OnAllocated(const trace::EventContext& at,
   origin->scope = at.scope;
   if (facts.communication)
     origin->purpose = facts.collective ? Purpose::kCollective : Purpose::kCommunication;
-  else if (native.value != 0 && facts_.Of(native).workspace)
+  else if (facts.workspace || (native.value != 0 && facts_.Of(native).workspace))
     origin->purpose = Purpose::kWorkspace;
   origin->made = facts.category;
   if (at.has_origin) [[unlikely]]

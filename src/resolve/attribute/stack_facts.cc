@@ -112,6 +112,9 @@ StackFactsTable::FrameSays StackFactsTable::Ask(const tables::FrameRow& frame) c
     return FrameSays::kBackward;
   if (below == "utils/checkpoint.py" && name == "backward")
     return FrameSays::kCheckpoint;
+  // The state of random numbers.
+  if (below == "cuda/graphs.py" && name == "capture_begin")
+    return FrameSays::kWorkspace;
   if (below == "distributed/distributed_c10d.py")
     return FrameSays::kCollective;
   if (IsCommunication(below))

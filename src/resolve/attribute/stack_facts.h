@@ -26,7 +26,7 @@ struct StackFacts {
       false;  // the stack has the backward of a checkpoint, which has its own graph
   bool communication : 1 = false;  // torch.distributed's own code runs, not code that it calls
   bool collective : 1 = false;     // the code of a collective operation
-  bool workspace : 1 = false;      // native: a library's scratch memory
+  bool workspace : 1 = false;      // a library's scratch memory
   bool of_library : 1 = false;     // `engine` holds for this stack alone
   // Of an inference engine (engines.def): the outermost frame's phase and the innermost's category.
   Phase engine = Phase::kNone;

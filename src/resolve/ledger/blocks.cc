@@ -16,6 +16,9 @@ namespace {
 // The most stretches kept for a block: inference engines sleep and wake thousands of times.
 constexpr size_t kMostStretches = 64;
 
+// PyTorch's allocator rounds sizes up to this.
+constexpr uint64_t kTorchGranule = 512;
+
 Purpose PurposeOf(format::XlaBlockKind kind) {
   switch (kind) {
     case format::XlaBlockKind::kTemporary:
@@ -88,6 +91,33 @@ void Blocks::On(const trace::EventContext& at, const trace::XlaBlock& e) {
   Add(at, e);
 }
 
+void Blocks::On(const trace::EventContext& at, const trace::GraphTensor& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size > kLargestSize)
+    return;
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+  OfAccount& of = accounts_[account];
+  const uint32_t index = of.numbers.Find(e.address);
+  if (index == util::FlatMap::kNone) {
+    if (e.size != 0)
+      Add(at, e);
+  } else if (e.size == 0 && of.blocks[index].of_graph) {
+    End(account, index, true);
+  }
+}
+
+void Blocks::EndOfGraphs(uint32_t account, uint64_t address, uint64_t size) {
+  OfAccount& of = accounts_[account];
+  auto at = of.of_graphs.upper_bound(address);
+  // One that begins before the range may extend into it.
+  if (at != of.of_graphs.begin())
+    --at;
+  while (at != of.of_graphs.end() && at->first < address + size) {
+    const uint32_t index = at++->second;
+    if (of.blocks[index].address + of.blocks[index].size > address)
+      End(account, index, true);
+  }
+}
+
 uint32_t Blocks::XlaSegmentOf(uint32_t account, uint64_t size) {
   OfAccount& of = accounts_[account];
   if (of.xla_segment != kNoIndex) {
@@ -108,11 +138,17 @@ template <class Given>
 void Blocks::Add(const trace::EventContext& at, const Given& e) {
   constexpr bool kOfXla = std::is_same_v<Given, trace::XlaBlock>;
   constexpr bool kOfProgram = kOfXla || std::is_same_v<Given, trace::PoolBlock>;
+  constexpr bool kOfGraph = std::is_same_v<Given, trace::GraphTensor>;
   if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size > kLargestSize)
     return;
   Progress& progress = base_.progress;
   const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   OfAccount& of = accounts_[account];
+  uint64_t size = e.size;
+  if (kOfGraph && base_.accounts[account].kind == tables::DeviceKind::kGpu)
+    size = (size + kTorchGranule - 1) / kTorchGranule * kTorchGranule;
+  if (!of.of_graphs.empty()) [[unlikely]]
+    EndOfGraphs(account, e.address, size);
   if (const uint32_t old = of.numbers.Find(e.address); old != util::FlatMap::kNone) {
     // Its allocation is recorded after the snapshot that shows it.
     if (of.blocks[old].origin.purpose != Purpose::kPrior) {
@@ -122,10 +158,10 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
     End(account, old, true);
   }
   const uint32_t segment_index =
-      kOfXla ? XlaSegmentOf(account, e.size) : SegmentOf(account, e.address, e.size, kOfProgram);
+      kOfXla ? XlaSegmentOf(account, size) : SegmentOf(account, e.address, size, kOfProgram);
   if (segment_index == kNoIndex) {
     ++progress.unknown_names.count;
-    progress.unknown_names.bytes += e.size;
+    progress.unknown_names.bytes += size;
     return;
   }
   if (!kOfProgram)
@@ -135,7 +171,7 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
   Segment& segment = segments_[segment_index];
   Block& block = of.blocks[index];
   block.address = e.address;
-  block.size = e.size;
+  block.size = size;
   block.alloc_ns = at.time_ns;
   block.thread = at.thread;
   block.segment = segment_index;
@@ -145,11 +181,16 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
     block.origin.module_epoch = progress.processes[at.process.value].modules_gone;
   } else {
     block.stack = e.stack;
-    block.native = e.native;
+    if constexpr (!kOfGraph)
+      block.native = e.native;
     uint64_t sequence = 0;
     if constexpr (!kOfProgram)
       sequence = e.sequence;
-    rows_.FillOrigin(at, e.stack, e.native, sequence, &block.origin);
+    rows_.FillOrigin(at, e.stack, block.native, sequence, &block.origin);
+  }
+  if constexpr (kOfGraph) {
+    block.of_graph = true;
+    of.of_graphs[block.address] = index;
   }
   if constexpr (kOfXla) {
     block.owner = Owner::kXla;
@@ -183,6 +224,8 @@ void Blocks::EndErased(uint32_t account, uint32_t index, bool freed) {
   OfAccount& of = accounts_[account];
   Block& block = of.blocks[index];
   EndRow(account, index, freed);
+  if (block.of_graph) [[unlikely]]
+    of.of_graphs.erase(block.address);
   const uint32_t segment_index = block.segment;
   Segment& segment = segments_[segment_index];
   if (block.has_stretches) [[unlikely]] {

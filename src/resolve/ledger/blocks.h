@@ -63,6 +63,8 @@ class Blocks {
   void On(const trace::EventContext& at, const trace::BlockAlloc& e);
   void On(const trace::EventContext& at, const trace::PoolBlock& e);
   void On(const trace::EventContext& at, const trace::XlaBlock& e);
+  // Tensors of replayed graphs are blocks, unless the allocator has a live block there.
+  void On(const trace::EventContext& at, const trace::GraphTensor& e);
   void On(const trace::EventContext& at, const trace::BlockFree& e);
   // Without driver events, the allocator's totals give what it holds. The first totals also give
   // what was live before recording.
@@ -104,6 +106,7 @@ class Blocks {
     // Blocks by address. Valid until a block is added or removed.
     std::vector<std::pair<uint64_t, uint32_t>> in_order;
     bool is_in_order = false;
+    std::map<uint64_t, uint32_t> of_graphs;  // blocks of GraphTensor by address
     uint64_t bytes = 0;
     uint32_t default_segment = kNoIndex;  // of blocks in no known segment
     uint32_t program_segment = kNoIndex;  // the same for the program's own pools
@@ -130,7 +133,9 @@ class Blocks {
   uint32_t WithPath(uint32_t names, tables::StringId path);
   // A segment of XLA's pool with room for it, since its place is unknown; kNoIndex: none.
   uint32_t XlaSegmentOf(uint32_t account, uint64_t size);
-  // `e`: a BlockAlloc, a PoolBlock, an XlaBlock, or a Prior block.
+  // The memory is given out again: tensors of graphs there have ended.
+  void EndOfGraphs(uint32_t account, uint64_t address, uint64_t size);
+  // `e`: a BlockAlloc, a PoolBlock, an XlaBlock, a GraphTensor, or a Prior block.
   template <class Given>
   void Add(const trace::EventContext& at, const Given& e);
   void End(uint32_t account, uint32_t block, bool freed);

@@ -30,6 +30,7 @@ struct Block {
   Origin origin;
   Owner owner = Owner::kNone;
   bool has_stretches = false;  // part of it had no device memory at some time
+  bool of_graph = false;       // a GraphTensor: its allocator counts the memory as free
   bool live() const { return address != 0; }
 };
 

@@ -26,7 +26,6 @@ namespace vramscope::probe {
 namespace {
 
 constexpr int kPyFileInput = 257;  // Py_file_input
-constexpr int kMethKeywords = 0x0002;
 constexpr size_t kMaxTextBytes = 4096;
 // An error can be made again and again by a program that tries: what its pool holds is asked for so
 // often at most.

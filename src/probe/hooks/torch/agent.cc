@@ -114,6 +114,29 @@ class CompilerPause {
   Object before_ = nullptr;
 };
 
+// Nothing of the program sees what runs meanwhile.
+class Hidden {
+ public:
+  Hidden() : thread_(g_api.PyThreadState_Get()) {
+    if (CanHide())
+      g_api.PyThreadState_EnterTracing(thread_);
+  }
+  ~Hidden() {
+    if (CanHide())
+      g_api.PyThreadState_LeaveTracing(thread_);
+    t_thread.busy = 0;  // whatever happened while it was set
+  }
+  Hidden(const Hidden&) = delete;
+  Hidden& operator=(const Hidden&) = delete;
+
+ private:
+  static bool CanHide() {
+    return g_api.PyThreadState_EnterTracing != nullptr &&
+           g_api.PyThreadState_LeaveTracing != nullptr;
+  }
+  Object thread_;
+};
+
 bool Build() {
   g_agent.known = g_api.PyDict_New();
   g_agent.roots = g_api.PyDict_New();
@@ -214,13 +237,9 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   g_agent.scanned = 0;
   WorkTime work;
   work.Start();
-  Object const thread = g_api.PyThreadState_Get();
-  const bool can_hide =
-      g_api.PyThreadState_EnterTracing != nullptr && g_api.PyThreadState_LeaveTracing != nullptr;
-  if (can_hide)
-    g_api.PyThreadState_EnterTracing(thread);
   bool ok = true;
   {
+    const Hidden hidden;
     const CompilerPause pause;
     if (!g_agent.built) {
       g_agent.built = true;
@@ -238,9 +257,6 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
     if (ok && function != nullptr)
       ok = CallAgent(function, argument, outcome);
   }
-  if (can_hide)
-    g_api.PyThreadState_LeaveTracing(thread);
-  t_thread.busy = 0;  // whatever happened while it was set
   NamesSurvey(false);
   NamesSayAgain(false);
   // A transform, say, is at work: once it is over, the modules that ran in it are looked for.
@@ -385,6 +401,19 @@ void TorchLookLast() {
 bool AgentMayRecord() {
   return g_torch.names.load(std::memory_order_relaxed) != TorchNames::kOff &&
          !g_agent.held.load(std::memory_order_relaxed) && !TeardownBegan() && !SessionIsOff();
+}
+
+Object AgentCall(Object function, Object argument, bool* interrupted) {
+  const CollectorPause collector;
+  const Hidden hidden;
+  const CompilerPause pause;
+  Object const result = g_api.PyObject_CallFunctionObjArgs(function, argument, nullptr);
+  if (result != nullptr)
+    return result;
+  *interrupted = IsOfProgram();
+  if (!*interrupted)
+    g_api.PyErr_Clear();
+  return nullptr;
 }
 
 bool AgentSearch(Object tensors, bool* interrupted) {

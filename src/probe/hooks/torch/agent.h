@@ -19,6 +19,10 @@ bool AgentSearch(Object tensors, bool* interrupted);
 // `*interrupted` as above.
 void AgentBeforeStep(bool* interrupted);
 
+// Calls a function of the agent's; `argument` may be null. A new reference, or null after an
+// error. `*interrupted` as above.
+Object AgentCall(Object function, Object argument, bool* interrupted);
+
 // Whether anything is to be written now.
 bool AgentMayRecord();
 
@@ -27,6 +31,9 @@ Object StepBegin(Object self, Object optimizer);
 Object StepEnd(Object self, Object optimizer);
 // name_optimizer(optimizer): its parameters, their gradients and its state, between two steps.
 Object NameOptimizer(Object self, Object optimizer);
+// watch_graphs(CUDAGraphTreeManager, function of tensors that a graph made, of those that are
+// gone): whether it could.
+Object WatchGraphs(Object self, Object const* values, ptrdiff_t count);
 // Makes what they need. False when Python is short of memory.
 bool StepsPrepare();
 // In a forked child.

@@ -27,11 +27,12 @@ FIRST_STEPS = 8  # buffers are looked at before each of these
 MOST_STEPS = 64  # then at most so many lie between two looks, while they stay as they are
 MOST_LOOKS = 256  # at one that stays as it is
 
-state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0, "groups": 0, "grid": False, "rank": None}
+state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0, "groups": 0, "grid": False, "rank": None, "graphs": False}
 buffered = {}  # addresses of modules that have buffers -> None
 restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
 moved = {}  # those whose buffers were others in the last walk
 nothing = {}
+graph_tensors = {}  # address of what a replayed graph made -> the compiler's weak reference to its storage, device, weak reference to the graph's node, number of the output
 said = []  # what is noted in each recording: function, arguments
 
 
@@ -95,8 +96,10 @@ def look():
         for function, arguments in said:
             function(*arguments)
     hook_optimizers()
+    hook_graphs()
     note_mesh()
     if anew:
+        graph_tensors.clear()
         survey()
     threads = in_set_up()
     half_built(threads)
@@ -190,6 +193,76 @@ def private_pools(torch):
         # A PyTorch whose answer is another costs these rows, not the names of everything.
         if not is_ours(error.__traceback__):
             raise
+
+
+# ---- graphs of torch.compile ------------------------------------------------------------------------
+
+
+def hook_graphs():
+    """Has the functions below called around each graph that torch.compile replays."""
+    trees = modules.get("torch._inductor.cudagraph_trees")
+    if state["graphs"] or trees is None or getattr(trees.__dict__.get("__spec__"), "_initializing", False):
+        return
+    state["graphs"] = True
+    manager = trees.__dict__.get("CUDAGraphTreeManager")
+    suppress(1)
+    try:
+        can_count = uses_of(empty(modules["torch"], 1)) == 1
+    finally:
+        suppress(0)
+    if not can_count or not hasattr(manager, "_run") or not watch_graphs(manager, run_graphs_made, run_graphs_gone):
+        say(note, "tensors of CUDA graphs", "off: torch.compile's graphs are not as expected")
+        lost("module names")
+
+
+def run_graphs_made(manager):
+    return guarded(graphs_made, manager)
+
+
+def run_graphs_gone():
+    return guarded(graphs_gone)
+
+
+def graphs_made(manager):
+    """Address, bytes and device of each tensor that the graph made which just ran, one after another; before it one of 0
+    bytes, whose memory it has: a backward's graph reuses memory of activations that autograd has not dropped yet."""
+    found, made = [], {}
+    node = manager.current_node
+    # While it warms up or records, the allocator gives out the memory.
+    if node is None or manager.path_state.name != "EXECUTION":
+        return found
+    device, weak = manager.device_index, modules["weakref"].ref(node)
+    for index, (reference, content) in enumerate(zip(node.outputs_weakrefs, node.outputs_metadata)):
+        if reference is None or not isinstance(content, dict) or content["data_ptr"] in made:
+            continue
+        address = content["data_ptr"]
+        made[address] = None
+        old = graph_tensors.get(address)
+        if old is not None and old[0] is reference:
+            continue
+        if old is not None:
+            found += address, 0, device
+        graph_tensors[address] = reference, device, weak, index
+        found += address, content["nbytes"], device
+    return found
+
+
+def graphs_gone():
+    """Address and device of each of them that nothing holds any more, one after another."""
+    found = []
+    for address, (reference, device, weak, index) in [*graph_tensors.items()]:
+        if not is_held(reference, weak(), index) and graph_tensors.pop(address, None) is not None:
+            found += address, device
+    return found
+
+
+def is_held(reference, node, index):
+    """Whether anything has the tensor besides the compiler, which keeps it to return it again."""
+    if not reference.expired():
+        return True
+    # The compiler does not count what autograd saved.
+    kept = node.cached_tensor_outputs if node is not None else ()
+    return index < len(kept) and kept[index] is not None and uses_of(kept[index]) > 1
 
 
 # ---- what stands already ----------------------------------------------------------------------------

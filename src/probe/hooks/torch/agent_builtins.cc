@@ -435,6 +435,12 @@ Object ElementsOfTensor(Object, Object tensor) {
   return g_api.PyLong_FromLong(impl == 0 ? 0 : static_cast<long>(ElementsOf(impl)));
 }
 
+// uses_of(tensor): references in C++, of which all of Python's are one. 0: it is no tensor.
+Object UsesOf(Object, Object tensor) {
+  const uintptr_t impl = TensorImplOf(tensor);
+  return g_api.PyLong_FromLong(impl == 0 ? 0 : static_cast<long>(UseCountOf(impl)));
+}
+
 Object GradientsWanted(Object, Object) {
   return g_api.Truth(g_agent.gradients_wanted);
 }
@@ -527,6 +533,8 @@ constinit PyMethodDef g_builtins[] = {
     {"note_private_pool", {.fast = NotePrivatePool}, kMethFastCall, nullptr},
     {"begins", Begins, kMethNoArgs, nullptr},
     {"surveys", Surveys, kMethO, nullptr},
+    {"uses_of", UsesOf, kMethO, nullptr},
+    {"watch_graphs", {.fast = WatchGraphs}, kMethFastCall, nullptr},
     {"name_optimizer", NameOptimizer, kMethO, nullptr},
     {"step_begin", StepBegin, kMethO, nullptr},
     {"step_end", StepEnd, kMethO, nullptr},

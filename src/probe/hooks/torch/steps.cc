@@ -270,6 +270,8 @@ Object StepBegin(Object, Object optimizer) {
   if (!AgentMayRecord())
     return g_api.None();
   const CollectorPause collector;
+  if (!TorchEndGraphTensors())
+    return nullptr;
   const Owned groups(Attribute(optimizer, g_param_groups));
   if (groups && TensorsKnown()) {
     const Owned unknown(Unknown(groups.get()));

@@ -347,6 +347,11 @@ uint64_t ElementsOf(uintptr_t impl) {
   return g_layout.impl_elements == 0 ? 0 : At<uint64_t>(impl, g_layout.impl_elements);
 }
 
+uint32_t UseCountOf(uintptr_t impl) {
+  constexpr uint32_t kUseCount = 8;  // behind the pointer to the virtual functions
+  return At<uint32_t>(impl, kUseCount);
+}
+
 uint64_t ElementBytesOf(uintptr_t impl) {
   if (g_layout.impl_elements == 0)
     return 0;

@@ -124,6 +124,10 @@ void TorchLookLast();
 // which segments those are the agent asks PyTorch soon afterwards. Any thread; needs no GIL.
 void TorchObserveGraph(bool captured);
 
+// Tensors of replayed graphs that are gone end now. The caller holds the GIL. False if an exception
+// of a signal handler of the program's is set.
+bool TorchEndGraphTensors();
+
 // A backward is over.
 void TorchBackwardEnded();
 

@@ -80,8 +80,9 @@ struct PyMethodDef {
   int flags;
   const char* doc;
 };
-inline constexpr int kMethVarArgs = 0x0001;  // arguments: a tuple
-inline constexpr int kMethNoArgs = 0x0004;   // null
+inline constexpr int kMethVarArgs = 0x0001;   // arguments: a tuple
+inline constexpr int kMethKeywords = 0x0002;  // with kMethVarArgs: a PyCFunctionWithKeywords
+inline constexpr int kMethNoArgs = 0x0004;    // null
 inline constexpr int kMethFastCall = 0x0080;
 inline constexpr int kMethO = 0x0008;  // the one argument
 
