@@ -11,6 +11,7 @@ import threading
 import attaching
 import balance
 import causes
+import engines
 import laboratory
 import names
 import overflow
@@ -131,6 +132,7 @@ def all_cases():
         "sleep": dict(sleeping.all_cases()),
         "attach": dict(attaching.all_cases()),
         "jax": dict(xla.all_cases()),
+        "engines": dict(engines.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
@@ -158,6 +160,8 @@ def print_tables(results):
         attaching.print_table(results["attach"])
     if "jax" in results:
         xla.print_table(results["jax"])
+    if "engines" in results:
+        engines.print_table(results["engines"])
     if "balance" in results:
         balance.print_table(results["balance"])
     if "overflow" in results:

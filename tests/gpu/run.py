@@ -24,6 +24,8 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
                losses, 100 times in a row; `dump` of 1 B parameters
   * jax        trainings in JAX: live bytes of XLA's pool are XLA's own figure at 20 instants, parameters and
                optimizer state those of the pytrees, the same results
+  * engines    trainings whose forward and backward are CUDA graphs (reduce-overhead, make_graphed_callables): categories to
+               the byte at 24 instants; memory open by CUDA IPC: who keeps it after each of two processes drops it or is killed
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
                compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
                is that of `make vgg19`, built first where it is not there
@@ -46,7 +48,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "attach", "jax", "vgg19")
+GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "attach", "jax", "engines", "vgg19")
 
 
 class Bench:

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group `engines` of tests/gpu/run.py: CUDA graphs of a training, memory open by CUDA IPC.
+
+`graphs`: at each instant the categories are what the program's own objects hold, to the byte, and what it computes is what
+it computes without vramscope. `peers`: after each order the report names the process that keeps the memory.
+"""
+
+import json
+import pathlib
+
+import residual
+from ledger import Recording
+from sleeping import start
+
+PEERS = pathlib.Path(__file__).resolve().parents[1] / "e2e" / "programs" / "peers.py"
+EXACT = ("parameter", "gradient", "optimizer state", "activation and input")
+PEER_BYTES = 64 << 20
+
+
+def compare_instant(recording, said):
+    report = recording.report("--at", f"mark:{said['mark']}", "--by", "category")
+    gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
+    sums = {}
+    for row in report["rows"]:
+        if row["device"] in gpus:
+            sums[row["path"][0]] = sums.get(row["path"][0], 0) + row["bytes"]
+    found = {name: sum(sums.get(part, 0) for part in name.split(" and ")) for name in EXACT}
+    problems = [
+        f"at {said['mark']}: {name} is {found[name]} and not {said[name]}" for name in EXACT if found[name] != said[name]
+    ]
+    return {"at": said["mark"], **found, "said": {name: said[name] for name in EXACT}, "all": sums}, problems
+
+
+def graphs_case(by):
+    def run(bench):
+        command = [bench.python, bench.programs / "graphed_training.py", "--by", by, "--digest"]
+        plain, status, error = start(bench, command, 150)
+        if status != 0:
+            raise RuntimeError(f"without vramscope it ended with {status}: {error}")
+        trace, page = bench.files("graphs by " + by)
+        output, status, error = start(bench, [bench.program, "run", "-o", trace, "--html", page, "--", *command], 150)
+        if status != 0:
+            raise RuntimeError(f"it ended with {status}: {error}")
+        recording = Recording(bench.program, trace, bench.environment)
+        instants, problems = [], []
+        for line in residual.prefixed(output, "MARK"):
+            found, wrong = compare_instant(recording, json.loads(line))
+            instants.append(found)
+            problems += wrong
+        if residual.prefixed(output, "DIGEST") != residual.prefixed(plain, "DIGEST"):
+            problems.append("it computes something else under vramscope")
+        report = recording.report()
+        problems += [f"loss: {loss}" for loss in report["losses"] if loss["name"] != "native stacks cut"]
+        problems += [f"invariant {entry['name']}: {entry['detail']}" for entry in report["invariants"] if not entry["holds"]]
+        return {"instants": instants, "problems": problems}
+
+    return run
+
+
+class Played:
+    """A recording of peers.py: when each order was done, and who it says keeps the memory then."""
+
+    def __init__(self, bench, orders):
+        self.recording, output = bench.record("peers " + " ".join(orders), [bench.python, PEERS, *orders])
+        self.said = {name: int(number) for name, number in (line.split() for line in output.splitlines())}
+
+    def open_at(self, name):
+        report = self.recording.report("--at", f"@{self.said[name]}")
+        fields = ("pid", "maker_pid", "bytes", "maker")
+        return [tuple(entry[field] for field in fields) for entry in report.get("open_memory", [])], report
+
+    def holders(self, name):
+        """Who holds rows as large as the weights."""
+        report = self.recording.report("--at", f"@{self.said[name]}", "--by", "holder,size_class,api")
+        gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
+        return [row["path"][0] for row in report["rows"] if row["device"] in gpus and row["bytes"] == PEER_BYTES]
+
+
+def peers_case(orders, expected):
+    """`expected`: by order, what the maker of the memory did while the engine has it open ("" if it is not open), and
+    which process holds the bytes ("" for none)."""
+
+    def run(bench):
+        played = Played(bench, orders)
+        trainer, engine = played.said["trainer"], played.said["engine"]
+        problems, found = [], []
+        for name, (maker, holder) in expected.items():
+            entries, report = played.open_at(name)
+            wanted = [(engine, trainer, PEER_BYTES, maker)] if maker else []
+            if entries != wanted:
+                problems.append(f"after {name}: open are {entries} and not {wanted}")
+            holders = played.holders(name)
+            begins = f"pid {played.said[holder]} (" if holder else None
+            keeps = holder == "engine"
+            if [text.startswith(begins or "?") and ("keeps memory of" in text) == keeps for text in holders] != [True] * bool(holder):
+                problems.append(f"after {name}: held by {holders}, and not by {holder or 'nobody'}")
+            gpus = [device for device in report["devices"] if device["kind"] == "gpu"]
+            found.append({"at": name, "open": entries, "holders": holders, "residual": [device["residual_bytes"] for device in gpus]})
+        return {"instants": found, "problems": problems}
+
+    return run
+
+
+def all_cases():
+    yield "graphs by compile", graphs_case("compile")
+    yield "graphs by callables", graphs_case("callables")
+    opened = {"opened": ("holds", "trainer")}
+    dropped = {**opened, "trainer-frees": ("freed", "engine")}
+    yield "peers, both drop", peers_case(["trainer-frees", "engine-closes"], {**dropped, "engine-closes": ("", "")})
+    yield "peers, engine drops", peers_case(["engine-closes"], {**opened, "engine-closes": ("", "trainer")})
+    yield "peers, engine killed", peers_case(["trainer-frees", "engine-killed"], {**dropped, "engine-killed": ("", "")})
+    yield "peers, trainer killed", peers_case(["trainer-killed"], {**opened, "trainer-killed": ("ended", "engine")})
+
+
+def print_table(results):
+    for name, result in results.items():
+        for instant in result.get("instants", []):
+            if "said" in instant:
+                cells = ", ".join(f"{key} {instant[key]} ({instant['said'][key]})" for key in EXACT)
+                print(f"{name:24s} {instant['at']:24s} {cells}")
+            else:
+                print(f"{name:24s} {instant['at']:24s} open {instant['open']}, held by {instant['holders']}, residual {instant['residual']}")
+    print()
