@@ -221,6 +221,8 @@ bool CheckProbe() {
   } else {
     Remark("NVTX_INJECTION64_PATH names another tool, which gets the NVTX ranges");
   }
+  if (!KokkosIsOurs())
+    Remark("KOKKOS_TOOLS_LIBS names another tool, which gets the labels of Views");
   return true;
 }
 

@@ -20,6 +20,8 @@ namespace {
 
 constexpr char kProbeName[] = "libvramscope_probe.so";
 constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
+constexpr char kKokkosVariable[] = "KOKKOS_TOOLS_LIBS";
+constexpr char kOldKokkosVariable[] = "KOKKOS_PROFILE_LIBRARY";
 constexpr char kSanitizerVariable[] = "ASAN_OPTIONS";
 constexpr char kAnyLinkOrder[] = "verify_asan_link_order=0";
 
@@ -115,6 +117,12 @@ bool NvtxIsOurs() {
   return tool.empty() || tool.ends_with(kProbeName);
 }
 
+bool KokkosIsOurs() {
+  // Kokkos ends the program if the two differ, and loads only the first tool of a list.
+  const std::string_view tool = Variable(kKokkosVariable);
+  return Variable(kOldKokkosVariable).empty() && (tool.empty() || tool.ends_with(kProbeName));
+}
+
 Variables RecordingVariables(const std::string& probe,
                              const std::string& live_directory,
                              const RecordingOptions& options) {
@@ -123,6 +131,8 @@ Variables RecordingVariables(const std::string& probe,
                          {"VRAMSCOPE_OPTIONS", OptionsText(options)}};
   if (NvtxIsOurs())
     variables.emplace_back(kNvtxVariable, probe);
+  if (KokkosIsOurs())
+    variables.emplace_back(kKokkosVariable, probe);
   // A program built with the address sanitizer, or a child that is, ends at once where its runtime
   // is not the first library. The probe defines nothing of what the runtime intercepts.
   std::string sanitizer(Variable(kSanitizerVariable));

@@ -42,6 +42,8 @@ std::string FindPackage();
 
 // Whether NVTX ranges can come to the probe: not where the user has put another tool there.
 bool NvtxIsOurs();
+// The same for Kokkos Tools.
+bool KokkosIsOurs();
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

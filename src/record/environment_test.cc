@@ -70,6 +70,17 @@ TEST(RecordingVariables, IsTheNvtxToolUnlessThereIsOne) {
   unsetenv("NVTX_INJECTION64_PATH");
 }
 
+TEST(RecordingVariables, IsTheKokkosToolUnlessThereIsOne) {
+  unsetenv("KOKKOS_TOOLS_LIBS");
+  unsetenv("KOKKOS_PROFILE_LIBRARY");
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "KOKKOS_TOOLS_LIBS"), "/p.so");
+  for (const char* const name : {"KOKKOS_TOOLS_LIBS", "KOKKOS_PROFILE_LIBRARY"}) {
+    setenv(name, "/opt/kp_memory_events.so", 1);
+    EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "KOKKOS_TOOLS_LIBS"), "(not set)");
+    unsetenv(name);
+  }
+}
+
 TEST(OptionsText, ListsWhatIsOn) {
   EXPECT_EQ(OptionsText({}), "");
   EXPECT_EQ(OptionsText({.cpu = true, .native = true, .no_python = true, .paused = true}),

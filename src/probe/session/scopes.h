@@ -22,6 +22,7 @@ inline constexpr char kNamelessScope[] = "(no name)";
 // Pushes and pops are balanced within each domain: if ranges of two libraries overlap, a pop ends a
 // range of its own domain.
 inline constexpr uint64_t kAnnotateDomain = 0;
+inline constexpr uint64_t kKokkosDomain = 2;
 inline constexpr uint64_t kNvtxDomain = 1;  // NVTX without a domain; its domains have other values
 
 // The scopes of one thread. Lives in zeroed pages, whose untouched ones cost nothing. A signal
