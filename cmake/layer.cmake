@@ -12,10 +12,19 @@ if(VRAMSCOPE_BUILD_TESTS)
   add_custom_target(offline_tests)
 endif()
 
+# Most of a file's time goes into headers and templates: the files of a target share it.
+function(vramscope_compile_together TARGET)
+  if(VRAMSCOPE_FILES_AT_ONCE GREATER 1)
+    set_target_properties(${TARGET} PROPERTIES
+      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VRAMSCOPE_FILES_AT_ONCE})
+  endif()
+endfunction()
+
 # vramscope_unit_test(resolve_test SOURCES a_test.cc LIBS vramscope_resolve [INTARGET])
 function(vramscope_unit_test NAME)
   cmake_parse_arguments(ARG "INTARGET" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
+  vramscope_compile_together(${NAME})
   # What is tested is optimised, as it is shipped; the tests themselves compile in half the time without.
   target_compile_options(${NAME} PRIVATE -O0)
   target_link_libraries(${NAME} PRIVATE ${ARG_LIBS} vramscope_warnings GTest::gmock GTest::gtest_main)
@@ -41,11 +50,7 @@ function(vramscope_layer NAME)
   else()
     target_link_libraries(vramscope_${NAME} PUBLIC vramscope_offline_flags)
   endif()
-  # Most of a file's time goes into headers and templates: the files of a module share it.
-  if(VRAMSCOPE_FILES_AT_ONCE GREATER 1)
-    set_target_properties(vramscope_${NAME} PROPERTIES
-      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VRAMSCOPE_FILES_AT_ONCE})
-  endif()
+  vramscope_compile_together(vramscope_${NAME})
   if(VRAMSCOPE_BUILD_TESTS AND ARG_TESTS)
     set(KIND "")
     if(ARG_INTARGET)

@@ -8,6 +8,8 @@ results=$build/test-results
 rm -rf "$results"
 mkdir -p "$results"
 python=.venv/bin/python
+# `import torch` takes half the time from the second one on, and the tests do it hundreds of times.
+unset PYTHONDONTWRITEBYTECODE
 passed=0
 failed=()
 

@@ -10,6 +10,8 @@
 #include <map>
 #include <string>
 
+#include "base/units.h"
+
 namespace vramscope::base {
 namespace {
 
@@ -17,8 +19,6 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
-
-constexpr uint64_t kMiB = 1 << 20;
 
 class MemoryGroupsTest : public ::testing::Test {
  protected:
@@ -132,8 +132,6 @@ TEST_F(MemoryGroupsTest, WhatIsNoListOfGroupsIsPassedOver) {
   Write("/proc/self/cgroup", "0::/" + std::string(3000, 'a'));
   EXPECT_THAT(Free(), IsEmpty());
 }
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 class HostMemoryHeadroom : public ::testing::Test {
  protected:

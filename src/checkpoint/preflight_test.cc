@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/units.h"
+
 namespace vramscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kMiB = 1 << 20;
 
 class HostMemoryTest : public ::testing::Test {
  protected:

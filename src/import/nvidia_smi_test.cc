@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/units.h"
 #include "import/testing/imported.h"
 
 namespace vramscope::imports {
@@ -14,8 +15,6 @@ using testing::ImportText;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kMsNs = 1'000'000;
 
 TEST(NvidiaSmi, ReadingsWithoutAClockStandASecondApart) {
@@ -115,7 +114,7 @@ TEST(NvidiaSmi, ALogThatWasForcedAndIsNoneIsAnError) {
 std::vector<int64_t> LastFigures(const Imported& log) {
   std::vector<int64_t> figures;
   for (const auto& [account, steps] : log.Counters())
-    figures.push_back(steps.back().second / kMiB);
+    figures.push_back(steps.back().second / int64_t{kMiB});
   return figures;
 }
 
@@ -176,8 +175,8 @@ TEST(NvidiaSmi, StampsOfOtherClocksAreRead) {
 TEST(NvidiaSmi, WhatWasCutOffIsALoss) {
   const std::string head = "timestamp, index, memory.used [MiB]\n";
   const std::string row = "2026/10/08 10:00:00.001, 0, 6000";
-  for (const std::string text : {head + row + " MiB\n" + "2026/10/08 10:00:05.001, 0, 61",
-                                 head + row + "\n" + "2026/10/08 10:00:05.001, 0, 61"}) {
+  for (const std::string& text : {head + row + " MiB\n" + "2026/10/08 10:00:05.001, 0, 61",
+                                  head + row + "\n" + "2026/10/08 10:00:05.001, 0, 61"}) {
     const Imported log = ImportText(text);
     ASSERT_EQ(log.error, "");
     EXPECT_THAT(LastFigures(log), ElementsAre(6000));

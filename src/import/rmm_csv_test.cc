@@ -14,7 +14,6 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 
 constexpr char kHeader[] = "Thread,Time,Action,Pointer,Size,Stream\n";
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 TEST(RmmCsv, AllocationsEndWhereTheyAreFreed) {
   const Imported log = ImportText(std::string(kHeader) +

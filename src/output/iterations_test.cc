@@ -6,6 +6,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/units.h"
 #include "format/memory_words.h"
 #include "output/answers.h"
 #include "output/report_fixture.h"
@@ -13,8 +14,6 @@
 
 namespace vramscope::output {
 namespace {
-
-constexpr uint64_t kMiB = 1ull << 20;
 
 class IterationsTest : public testing::Test {
  protected:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "output/report_fixture.h"
 
 namespace vramscope::output {
@@ -15,8 +16,6 @@ using query::KeywordCategory;
 using query::KeywordEntry;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr uint64_t kMiB = 1ull << 20;
 
 KeywordCategory Category(const std::string& name, std::vector<KeywordEntry> entries) {
   KeywordCategory category{.name = name, .entries = std::move(entries)};

@@ -5,13 +5,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/units.h"
 #include "query/report/report_parts.h"
 
 namespace vramscope::output {
 namespace {
-
-constexpr uint64_t kMiB = 1ull << 20;
-constexpr int64_t kStart = 1'000'000'000'000;
 
 query::ReportRow Row(uint32_t device,
                      std::optional<uint32_t> pid,

@@ -9,6 +9,9 @@
 // A recording and reports made by hand, and the comparison with files of expected text.
 namespace vramscope::output {
 
+// When most recordings begin.
+inline constexpr int64_t kStart = 1'000'000'000'000;
+
 class FakeRecording : public tables::MemoryRecording {
  public:
   FakeRecording();

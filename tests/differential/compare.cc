@@ -438,8 +438,8 @@ void Comparison::CompareWhole() {
   if (compared_ < truth_.instants.size())
     Complain("%zu of %zu instants are in the recording", compared_, truth_.instants.size());
   for (const tables::ViolationRow& violation : tables_.violations)
-    Complain("violation %d: %" PRIu64 ", %s", violation.invariant, violation.count,
-             std::string(recording_.string(violation.first)).c_str());
+    Complain("violation %d: %" PRIu64 ", %s", static_cast<int>(violation.invariant),
+             violation.count, std::string(recording_.string(violation.first)).c_str());
   for (const tables::LossRow& loss : tables_.losses) {
     const std::string name(recording_.string(loss.name));
     if (name == format::LossName(static_cast<uint64_t>(format::Loss::kUnknownFree)) ||

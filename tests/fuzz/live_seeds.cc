@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/units.h"
 #include "format/enums.h"
 #include "trace/testing/live_file_builder.h"
 
@@ -12,7 +13,6 @@ namespace {
 using trace::testing::LiveFileBuilder;
 
 constexpr uint64_t kStart = 1'000'000'000;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 constexpr format::Bytes Text(std::string_view text) {
   return {text.data(), text.size()};

@@ -16,8 +16,6 @@ using ::testing::Not;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = uint64_t{0x7f} << 40;
 constexpr int64_t kMs = 1'000'000;
 
 class AbsencesTest : public ::testing::Test {

@@ -295,7 +295,7 @@ TEST_F(CategoriesTest, WhatIsKeptAfterATrainingDoesNotDependOnItsEnd) {
   const Rows expected{{"activation", 5}, {"gradient", 2}};
   EXPECT_EQ(By("category", "mark:all"), expected);
   trace_.Teardown();
-  for (const uint64_t address : {0x1000, 0x2000, 0x3000})
+  for (const uint64_t address : {0x1000u, 0x2000u, 0x3000u})
     trace_.Free(address);
   EXPECT_EQ(By("category", "mark:all"), expected);
 }

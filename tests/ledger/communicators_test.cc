@@ -11,9 +11,6 @@ namespace {
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = 0x7f00'0000'0000;
-
 class CommunicatorsTest : public ::testing::Test {
  protected:
   CommunicatorsTest() {

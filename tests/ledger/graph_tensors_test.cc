@@ -12,7 +12,6 @@ using format::NameKind;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
 constexpr uint64_t kPool = uint64_t{0x7f} << 40;
 constexpr uint64_t kOutput = kPool + 4 * kMiB;
 constexpr uint64_t kGradient = kPool + 8 * kMiB;

@@ -14,10 +14,9 @@ using format::ShareKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+using query::kBase;
 using query::TraceBuilder;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = uint64_t{0x7f} << 40;
 constexpr uint32_t kPid = 100;
 
 class ImmovableTest : public ::testing::Test {

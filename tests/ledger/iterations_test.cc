@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ledger/report_text.h"
+#include "ledger/training.h"
 #include "tables/imported.h"
 
 namespace vramscope::query {
@@ -16,10 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Frames = std::vector<std::tuple<std::string, uint32_t, std::string, uint64_t>>;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kNet = 0x100;
 constexpr uint64_t kAdam = 0x900;
-const std::string kTorch = "/v/lib/python3.11/site-packages/torch/";
 
 uint64_t PeakOf(const Iteration& iteration, Category category) {
   return iteration.category_peak[static_cast<size_t>(category)];

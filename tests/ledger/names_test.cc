@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "ledger/training.h"
 
 namespace vramscope::query {
@@ -92,8 +93,6 @@ TEST_F(NamesTest, CompiledCodeBelongsToTheModelThatWasCompiled) {
 
 // What is free in a segment, too: not an address in the CUDA runtime, which called the driver.
 TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBlock) {
-  constexpr uint64_t kMiB = 1 << 20;
-  constexpr uint64_t kBase = 0x7f00'0000'0000;
   AddNet();
   trace_.On(trace_.AddGpu());
   const tables::StackId runtime = trace_.Native({"libtorch_cuda.so", "libcudart.so.13"});
@@ -352,7 +351,7 @@ TEST_F(NamesTest, SeveralModelsHaveTheirClassBeforeThePath) {
 }
 
 TEST_F(NamesTest, ACopyOfARootIsCalledAsItAndAWrapperByItsClass) {
-  for (const uint64_t root : {0x100, 0x200}) {
+  for (const uint64_t root : {0x100u, 0x200u}) {
     trace_.Module(root, root, "", "Net");
     trace_.Module(root + 0x10, root, "fc", "Linear");
   }
@@ -360,7 +359,7 @@ TEST_F(NamesTest, ACopyOfARootIsCalledAsItAndAWrapperByItsClass) {
   trace_.Module(0x310, 0x200, "fc", "Linear");
   trace_.Module(0x400, 0x200, "", "DataParallel");
   uint64_t bytes = 1;
-  for (const uint64_t object : {0x200, 0x300, 0x310, 0x400}) {
+  for (const uint64_t object : {0x200u, 0x300u, 0x310u, 0x400u}) {
     InLayer(object, 20);
     trace_.Alloc(0x1000 * bytes, bytes);
     bytes *= 2;

@@ -16,8 +16,6 @@ using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = uint64_t{0x7f} << 40;
 constexpr char kContext[] = "driver-owned / context / cuCtxCreate_v4";
 
 // The recorded process has a context of 500 MiB, and the kernel module 10 MiB for it.

@@ -15,8 +15,6 @@ using ::testing::UnorderedElementsAre;
 
 class PoolTest : public ::testing::Test {
  protected:
-  static constexpr uint64_t kMiB = TraceBuilder::kMiB;
-  static constexpr uint64_t kBase = uint64_t{0x7f} << 40;
   PoolTest() {
     trace_.AddGpu();
     trace_.AddProcess(100);

@@ -16,9 +16,6 @@ using ::testing::UnorderedElementsAre;
 
 class PriorTest : public ::testing::Test {
  protected:
-  static constexpr uint64_t kMiB = TraceBuilder::kMiB;
-  static constexpr uint64_t kBase = uint64_t{0x7f} << 40;
-
   PriorTest() {
     gpu_ = trace_.AddGpu();
     trace_.AddProcess(100);

@@ -13,7 +13,6 @@
 namespace vramscope::query {
 namespace {
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
 constexpr uint64_t kPage = 2 * kMiB;
 
 uint64_t RoundUp(uint64_t bytes) {

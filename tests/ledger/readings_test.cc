@@ -14,9 +14,6 @@ namespace {
 using format::ImplicitKind;
 using format::MemoryKind;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = uint64_t{0x7f} << 40;
-
 class ReadingsTest : public ::testing::Test {
  protected:
   ReadingsTest() {

@@ -14,9 +14,6 @@
 namespace vramscope::query {
 namespace {
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = uint64_t{0x7f} << 40;
-
 // Found by tests/differential: the range kept the device of what was mapped into it first.
 TEST(Reservations, OneRangeOfAddressesHasMemoryOfTwoDevicesInTurn) {
   TraceBuilder trace;
@@ -127,8 +124,9 @@ TEST(Reservations, WhatSleepsHasItsNamesAndNoDeviceMemory) {
   EXPECT_EQ(BytesAt(*recording, "end"), (Bytes{0, 0, 142 * kMiB, 10 * kMiB}));
   // Its rows follow each other, and it was allocated once.
   for (const tables::SiteRow& site : recording->tables().sites) {
-    if (site.parameter.value != 0)
+    if (site.parameter.value != 0) {
       EXPECT_EQ(site.allocated_count, site.unbacked == 0 ? 1u : 0u);
+    }
   }
   const auto peaks = FindUnbackedPeaks(*recording);
   ASSERT_TRUE(peaks.ok());
@@ -226,7 +224,8 @@ class RandomRanges {
   uint64_t Below(uint64_t limit) { return random_() % limit; }
   template <class Map>
   auto Pick(Map& from) {
-    return from.empty() ? from.end() : std::next(from.begin(), Below(from.size()));
+    return from.empty() ? from.end()
+                        : std::next(from.begin(), static_cast<std::ptrdiff_t>(Below(from.size())));
   }
   bool IsGone(uint64_t block) const {
     const auto range = ranges_.upper_bound(block);

@@ -11,9 +11,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::Pair;
 
-constexpr uint64_t kMiB = TraceBuilder::kMiB;
-constexpr uint64_t kBase = uint64_t{0x7f} << 40;
-
 class SeveralProcessesTest : public ::testing::Test {
  protected:
   SeveralProcessesTest() {

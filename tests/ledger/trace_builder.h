@@ -9,15 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "trace/trace.h"
 
 // A trace in memory, for tests: one line an event. Times count up by 1 us an event unless said.
 namespace vramscope::query {
 
+inline constexpr uint64_t kBase = uint64_t{0x7f} << 40;  // an address of a device
+
 class TraceBuilder : public trace::Trace {
  public:
   static constexpr int64_t kStartNs = 1'000'000'000;
-  static constexpr uint64_t kMiB = uint64_t{1} << 20;
 
   TraceBuilder() { session_.start_ns = session_.end_ns = kStartNs; }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/units.h"
 #include "import/mxnet/mxnet_tags.h"
 #include "import/testing/imported.h"
 
@@ -15,8 +16,6 @@ using testing::Imported;
 using testing::ImportText;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(MxnetTags, TheFirstWordDecides) {
   EXPECT_EQ(CategoryOfTag("optimizer_state:in_arg_weird"), Category::kOptimizerState);
@@ -69,11 +68,11 @@ TEST(MxnetCsv, OtherTablesOfTwoColumnsAreNone) {
   EXPECT_EQ(ImportText("x,1\ny,2\n").format, "");
 }
 
-constexpr char kHeader[] =
+constexpr char kDumpHeader[] =
     "\"Attribute Name\",\"Requested Size\",\"Device\",\"Actual Size\",\"Reuse?\"\n";
 
 TEST(MxnetDump, BlocksOfAllDevicesAndWhatNvmlSaysBeyondThem) {
-  const Imported dump = ImportText(std::string(kHeader) +
+  const Imported dump = ImportText(std::string(kDumpHeader) +
                                        "\"net:in_arg:w\",\"5120\",\"0\",\"8192\",\"0\"\n"
                                        "\"net:in_arg:w\",\"5120\",\"1\",\"8192\",\"0\"\n"
                                        "\"net:dense0_fwd\",\"8192\",\"0\",\"8192\",\"1\"\n"
@@ -97,7 +96,7 @@ TEST(MxnetDump, BlocksOfAllDevicesAndWhatNvmlSaysBeyondThem) {
 }
 
 TEST(MxnetDump, AnAmendBelowZeroIsWrittenAsAHugeNumber) {
-  const Imported dump = ImportText(std::string(kHeader) +
+  const Imported dump = ImportText(std::string(kDumpHeader) +
                                    "\"a\",\"8192\",\"0\",\"8192\",\"0\"\n"
                                    "\"nvml_amend\",\"18446744073709547520\",\"0\","
                                    "\"18446744073709547520\",\"0\"\n");  // -4096
@@ -107,7 +106,7 @@ TEST(MxnetDump, AnAmendBelowZeroIsWrittenAsAHugeNumber) {
 }
 
 TEST(MxnetDump, RowsThatContradictAreCounted) {
-  const Imported dump = ImportText(std::string(kHeader) +
+  const Imported dump = ImportText(std::string(kDumpHeader) +
                                    "\"a\",\"9000\",\"0\",\"8192\",\"0\"\n"
                                    "\"b\",\"1\",\"-1\",\"8192\",\"0\"\n"
                                    "\"c\",\"1\",\"0\",\"99999999999999999999\",\"0\"\n"

@@ -15,6 +15,10 @@
 #include "import/import.h"
 #include "tables/memory_recording.h"
 
+namespace vramscope::imports {
+inline constexpr int64_t kSecondNs = 1'000'000'000;
+}  // namespace vramscope::imports
+
 namespace vramscope::imports::testing {
 
 // Gone with the object.

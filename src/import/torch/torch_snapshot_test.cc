@@ -216,7 +216,7 @@ TEST(TorchSnapshotTest, WithoutTimesEventsAreCounted) {
 }
 
 TEST(TorchSnapshotTest, WhatPyTorchSaysOfAnOutOfMemoryAndOfStepsIsKept) {
-  const auto range = [](const char* stage, const char* name, int time_us) {
+  const auto range = [](const char* stage, const char* name, uint32_t time_us) {
     return Dict({{"stage", Text(stage)},
                  {"name", Text(name)},
                  {"device", Int(0)},

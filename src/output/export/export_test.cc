@@ -276,11 +276,14 @@ TEST(SummaryExport, LongestRank_StaysBelow64KiB) {
     site.module = recording.Intern(std::to_string(i) + text);
     site.place = recording.PythonStack({}, text, text, i);
     tables.sites.push_back(site);
-    recording.Add({.begin_ns = 10,
-                   .end_ns = tables::kNever,
-                   .alloc_ns = 10,
-                   .bytes = kBytes,
-                   .site = tables::SiteId{static_cast<uint32_t>(tables.sites.size() - 1)}});
+    const tables::SiteId id{static_cast<uint32_t>(tables.sites.size() - 1)};
+    ASSERT_TRUE(recording
+                    .Add({.begin_ns = 10,
+                          .end_ns = tables::kNever,
+                          .alloc_ns = 10,
+                          .bytes = kBytes,
+                          .site = id})
+                    .ok());
     tables.iterations.push_back({process, i, 100 * i, 100 * (i + 1)});
     tables.notes.push_back({recording.Intern(std::to_string(i) + text), recording.Intern(text)});
   }

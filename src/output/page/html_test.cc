@@ -24,8 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr int64_t kStart = 1'000'000'000'000;
-
 // A process on GPU 3 with a segment of 2 MiB from kStart + 10 on.
 class PageTest : public ::testing::Test {
  protected:
@@ -234,7 +232,7 @@ TEST_F(PageTest, PageIsWholeAndNamesFromTheProgramCannotLeaveTheData) {
   EXPECT_THAT(page, HasSubstr("</html>"));
 }
 
-class DamagedRecording : public FakeRecording {
+class UnreadableRecording : public FakeRecording {
  public:
   util::Status Read(size_t, uint32_t, tables::AllocationFrame*) const override {
     return util::Status::Error("no such thing");
@@ -243,7 +241,7 @@ class DamagedRecording : public FakeRecording {
 
 TEST(DamagedPage, LeavesNoFile) {
   const std::string path = testing::TempDir() + "vramscope_damaged.html";
-  DamagedRecording recording;
+  UnreadableRecording recording;
   recording.edit().accounts.push_back(
       {recording.AddProcess(1, "a"), recording.AddDevice(tables::DeviceKind::kCpu, -1), 0, 0});
   ASSERT_TRUE(recording.Add({.end_ns = tables::kNever}).ok());

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/units.h"
 #include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
 #include "output/report_fixture.h"
@@ -20,8 +21,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr uint64_t kMiB = 1ull << 20;
 
 // Remembers what is drawn; every letter is half as wide as it is high.
 class Sketch : public Canvas {

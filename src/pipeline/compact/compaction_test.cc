@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 using ::testing::SizeIs;
+using trace::kStart;
 using trace::testing::LiveFileBuilder;
 
-constexpr uint64_t kStart = 1'000'000'000;
 constexpr uint64_t kPage = format::kPageBytes;
 
 format::BlockAlloc Alloc(uint64_t time, uint64_t address, uint64_t stack = 0) {

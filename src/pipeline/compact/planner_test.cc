@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 using format::NameKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using trace::kStart;
 
-constexpr uint64_t kStart = 1'000'000'000;
 constexpr uint64_t kCut = 100'000;
 
 // "BlockAlloc 10": the record and its address, in hexadecimal, or its text.

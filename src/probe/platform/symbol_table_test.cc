@@ -13,7 +13,7 @@ namespace {
 
 using Answer = int (*)();
 
-int Replacement() {
+int OtherAnswer() {
   return 42;
 }
 
@@ -68,11 +68,11 @@ TEST_P(SymbolTableTest, LaterLookUpsFindTheReplacementAndTheOldPointerStays) {
   ElfW(Sym)* const symbol = table_.FindFunction("first_answer");
   ASSERT_TRUE(table_.Unprotect(symbol, symbol));
   EXPECT_TRUE(IsWritable(symbol));
-  table_.Redirect(symbol, reinterpret_cast<void*>(&Replacement));
+  table_.Redirect(symbol, reinterpret_cast<void*>(&OtherAnswer));
   table_.Protect(symbol, symbol);
   EXPECT_FALSE(IsWritable(symbol));
 
-  EXPECT_EQ(Look("first_answer"), &Replacement);
+  EXPECT_EQ(Look("first_answer"), &OtherAnswer);
   EXPECT_EQ(Look("first_answer")(), 42);
   EXPECT_EQ(before(), 1);
   EXPECT_EQ(Look("second_answer")(), 2);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "query/testing/random_recording.h"
 #include "tables/imported.h"
 
@@ -23,8 +24,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // A training of some layers: what each iteration allocates, in MiB.
 struct Training {
@@ -351,7 +350,7 @@ TEST(DiffTest, WhatIsLiveAtTheFirstEventIsApart) {
 }
 
 // Something that is allocated once, by a stack of train.py's lines, the innermost last.
-struct Piece {
+struct Allocated {
   Category category = Category::kTemporary;
   std::vector<uint32_t> lines;
   uint64_t bytes = 8 * kMiB;
@@ -359,11 +358,11 @@ struct Piece {
   std::string parameter;
 };
 
-std::unique_ptr<tables::MemoryRecording> Pieces(const std::vector<Piece>& pieces) {
+std::unique_ptr<tables::MemoryRecording> RecordingOf(const std::vector<Allocated>& pieces) {
   RecordingBuilder builder;
   const auto device = builder.Device(tables::DeviceKind::kCpu, -1);
   const auto account = builder.Account(builder.Process(7, 900), device);
-  for (const Piece& piece : pieces) {
+  for (const Allocated& piece : pieces) {
     tables::SiteRow row = builder.SiteOf(account, Part::kAllocated, piece.category);
     row.owner = row.allocator = builder.Text("PyTorch");
     row.module = piece.module.empty() ? tables::StringId{} : builder.Text(piece.module);
@@ -383,8 +382,8 @@ std::unique_ptr<tables::MemoryRecording> Pieces(const std::vector<Piece>& pieces
 }
 
 TEST(DiffTest, WhatBecomesABufferHasMoved) {
-  const auto plain = Pieces({{Category::kInput, {3, 6}}});
-  const auto buffer = Pieces({{Category::kBuffer, {3, 6}, 8 * kMiB, "model", "mask"}});
+  const auto plain = RecordingOf({{Category::kInput, {3, 6}}});
+  const auto buffer = RecordingOf({{Category::kBuffer, {3, 6}, 8 * kMiB, "model", "mask"}});
   auto diff = MakeDiff(*plain, *buffer);
   ASSERT_TRUE(diff.ok());
   EXPECT_THAT(diff->causes,
@@ -395,7 +394,7 @@ TEST(DiffTest, WhatBecomesABufferHasMoved) {
   ASSERT_TRUE(diff.ok());
   EXPECT_THAT(diff->causes, ElementsAre("8.00 MiB moved from buffer to input: train.py:6 in f6"));
   // Of another size it is something else.
-  const auto larger = Pieces({{Category::kBuffer, {3, 6}, 9 * kMiB, "model", "mask"}});
+  const auto larger = RecordingOf({{Category::kBuffer, {3, 6}, 9 * kMiB, "model", "mask"}});
   diff = MakeDiff(*plain, *larger);
   ASSERT_TRUE(diff.ok());
   EXPECT_THAT(diff->moves, IsEmpty());
@@ -403,10 +402,10 @@ TEST(DiffTest, WhatBecomesABufferHasMoved) {
 }
 
 TEST(DiffTest, TheCallerThatChangedIsNamed) {
-  const Piece first{Category::kTemporary, {1, 10, 4}};
-  const Piece second{Category::kTemporary, {1, 20, 4}, 16 * kMiB};
-  const auto a = Pieces({first});
-  const auto b = Pieces({first, second});
+  const Allocated first{Category::kTemporary, {1, 10, 4}};
+  const Allocated second{Category::kTemporary, {1, 20, 4}, 16 * kMiB};
+  const auto a = RecordingOf({first});
+  const auto b = RecordingOf({first, second});
   auto diff = MakeDiff(*a, *b);
   ASSERT_TRUE(diff.ok());
   EXPECT_THAT(diff->causes, ElementsAre("temporaries grew by 16.0 MiB: train.py:4 in f4, called "
@@ -418,16 +417,16 @@ TEST(DiffTest, TheCallerThatChangedIsNamed) {
   EXPECT_EQ(diff->rows[0].callers[1].a_bytes, 8 * kMiB);
   EXPECT_EQ(diff->rows[0].callers[1].delta_bytes(), 0);
   // If all callers grew by the same amount, the line says enough.
-  Piece more = first;
+  Allocated more = first;
   more.bytes *= 2;
-  Piece more_second = second;
+  Allocated more_second = second;
   more_second.bytes += first.bytes;
-  const auto c = Pieces({more, more_second});
+  const auto c = RecordingOf({more, more_second});
   diff = MakeDiff(*b, *c);
   ASSERT_TRUE(diff.ok());
   EXPECT_THAT(diff->causes, ElementsAre("temporaries grew by 16.0 MiB: train.py:4 in f4"));
   EXPECT_THAT(diff->rows[0].callers, SizeIs(2));
-  diff = MakeDiff(*a, *Pieces({more}));
+  diff = MakeDiff(*a, *RecordingOf({more}));
   ASSERT_TRUE(diff.ok());
   EXPECT_THAT(diff->causes, ElementsAre("temporaries grew by 8.00 MiB: train.py:4 in f4"));
   EXPECT_THAT(diff->rows[0].callers, IsEmpty());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/report.h"
 #include "query/testing/random_recording.h"
@@ -15,8 +16,6 @@ namespace {
 using format::Category;
 using format::Part;
 using ::testing::ElementsAre;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // A process with 100 MiB of a layer's activations, and a data loader; `extra` more in h.3.
 std::unique_ptr<tables::MemoryRecording> Rank(int32_t number, uint64_t extra, int64_t late_ns = 0) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -20,9 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr uint64_t kMiB = 1ull << 20;
-
-struct Piece {
+struct LivePiece {
   std::map<Dimension, std::string> names;
   uint64_t bytes = 0;
   uint64_t count = 1;
@@ -32,16 +31,16 @@ struct Piece {
 constexpr int64_t kInstantNs = 100;
 
 // A recording in which these pieces are live at one instant, each of a site of its own.
-class Pieces {
+class LivePieces {
  public:
-  explicit Pieces(const std::vector<Piece>& pieces) {
+  explicit LivePieces(const std::vector<LivePiece>& pieces) {
     const tables::ProcessId process = builder_.Process(1, kInstantNs);
     int32_t last = 0;
-    for (const Piece& piece : pieces)
+    for (const LivePiece& piece : pieces)
       last = std::max(last, piece.device);
     for (int32_t i = 0; i <= last; ++i)
       accounts_.push_back(builder_.Account(process, builder_.Device(tables::DeviceKind::kGpu, i)));
-    for (const Piece& piece : pieces)
+    for (const LivePiece& piece : pieces)
       Add(piece);
   }
 
@@ -59,7 +58,7 @@ class Pieces {
   }
 
  private:
-  void Add(const Piece& piece) {
+  void Add(const LivePiece& piece) {
     tables::SiteRow site = builder_.SiteOf(accounts_[static_cast<size_t>(piece.device)],
                                            format::Part::kAllocated, format::Category::kUnknown);
     for (const auto& [dimension, name] : piece.names) {
@@ -113,7 +112,7 @@ class Pieces {
   std::vector<tables::AccountId> accounts_;
 };
 
-Piece Tagged(const std::string& tag, uint64_t bytes) {
+LivePiece Tagged(const std::string& tag, uint64_t bytes) {
   return {.names = {{Dimension::kTag, tag}}, .bytes = bytes};
 }
 
@@ -135,8 +134,8 @@ KeywordQuery Query(std::vector<KeywordRule> rules) {
   return query;
 }
 
-KeywordTable TableOf(const std::vector<Piece>& pieces, const KeywordQuery& query) {
-  util::Result<KeywordReport> report = Pieces(pieces).Ask(query);
+KeywordTable TableOf(const std::vector<LivePiece>& pieces, const KeywordQuery& query) {
+  util::Result<KeywordReport> report = LivePieces(pieces).Ask(query);
   EXPECT_TRUE(report.ok()) << report.status().message();
   return report->tables.at(0);
 }
@@ -161,7 +160,7 @@ std::vector<std::string> NamesOf(const std::vector<KeywordEntry>& entries) {
 
 // The rows of MXNet's GPU memory profiler and its two dictionaries. Its own analyzer adds a row
 // once for every keyword that matches: 3.125 GiB of parameters, more than there are.
-std::vector<Piece> MxnetRows() {
+std::vector<LivePiece> MxnetRows() {
   return {
       Tagged("in_arg:encoder_rnn_i2h_weight", 512 * kMiB),
       Tagged("arg_grad:encoder_rnn_i2h_weight", 512 * kMiB),
@@ -182,7 +181,7 @@ TEST(Keywords, EveryByteIsCountedOnce) {
   query.dictionaries.push_back(
       {"layers", "Layer", {Rule("RNN", {"rnn"}), Rule("Embed", {"embed"})}});
   query.expected.push_back({"", 6144 * kMiB});
-  Pieces pieces(MxnetRows());
+  LivePieces pieces(MxnetRows());
   const util::Result<KeywordReport> report = pieces.Ask(query);
   ASSERT_TRUE(report.ok());
   ASSERT_EQ(report->tables.size(), 2u);
@@ -247,7 +246,7 @@ TEST(Keywords, AnExpectedSumBelowTheRowsIsNegative) {
 }
 
 TEST(Keywords, NvmlIsTheExpectedSumUnlessOneIsGiven) {
-  Pieces pieces({Tagged("a", 100)});
+  LivePieces pieces({Tagged("a", 100)});
   KeywordQuery query = Query({Rule("All", {"a"})});
   EXPECT_FALSE(pieces.Ask(query)->tables[0].untrackable_bytes);
   pieces.SetNvml(130);
@@ -257,9 +256,9 @@ TEST(Keywords, NvmlIsTheExpectedSumUnlessOneIsGiven) {
 }
 
 TEST(Keywords, WithSeveralDevicesTheExpectedSumNeedsAName) {
-  Piece second = Tagged("a", 5);
+  LivePiece second = Tagged("a", 5);
   second.device = 1;
-  Pieces pieces({Tagged("a", 100), second});
+  LivePieces pieces({Tagged("a", 100), second});
   KeywordQuery query = Query({Rule("All", {"a"})});
   query.expected.push_back({"", 100});
   EXPECT_THAT(pieces.Ask(query).status().message(), HasSubstr("several devices (gpu0, gpu1)"));
@@ -286,8 +285,9 @@ TEST(Keywords, CaseCountsOnlyWhereAskedFor) {
 }
 
 TEST(Keywords, Matches) {
-  const std::vector<Piece> rows = {Tagged("h.0.attn", 1), Tagged("h.10.attn", 2), Tagged("attn", 4),
-                                   Tagged("h.0.attn.bias", 8), Tagged("blocks[3]", 16)};
+  const std::vector<LivePiece> rows = {Tagged("h.0.attn", 1), Tagged("h.10.attn", 2),
+                                       Tagged("attn", 4), Tagged("h.0.attn.bias", 8),
+                                       Tagged("blocks[3]", 16)};
   const auto bytes = [&](KeywordMatch match, const std::string& keyword) {
     return BytesOf(TableOf(rows, Query({Rule("It", {keyword}, match)})), "It");
   };
@@ -375,7 +375,7 @@ TEST(Keywords, GroupsSumTheirCategories) {
 }
 
 TEST(Keywords, WhatHasNoNameIsListedByItsStack) {
-  Pieces pieces(
+  LivePieces pieces(
       {{.names = {{Dimension::kPython, "main;step;zeros"}, {Dimension::kCategory, "unknown"}},
         .bytes = 6},
        {.names = {{Dimension::kNative, "_start;cudaMalloc"}, {Dimension::kCategory, "unknown"}},
@@ -397,7 +397,7 @@ TEST(Keywords, WhatHasNoNameIsListedByItsStack) {
 // As in a snapshot's backward: native frames only, the innermost ones of allocators.
 TEST(Keywords, WhatHasNoNameIsCalledByItsLine) {
   const std::string native = "thread;MulBackward0::apply;mul;malloc";
-  Pieces pieces(
+  LivePieces pieces(
       {{.names = {{Dimension::kNative, native}, {Dimension::kLine, "MulBackward0 (backward)"}},
         .bytes = 8},
        {.names = {{Dimension::kNative, "thread;ask;malloc"}, {Dimension::kLine, "thread;ask"}},
@@ -435,7 +435,7 @@ TEST(Keywords, LinesTellApartOnlyWhatHasNoOtherName) {
     std::map<Dimension, std::string> names = {{Dimension::kLine, line}};
     if (!tag.empty())
       names[Dimension::kTag] = tag;
-    return Piece{.names = std::move(names), .bytes = 1};
+    return LivePiece{.names = std::move(names), .bytes = 1};
   };
   const KeywordTable table =
       TableOf({at("x", "f"), at("x", "g"), at("", "f"), at("", "g")}, Query({Rule("X", {"x"})}));

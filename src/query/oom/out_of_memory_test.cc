@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/units.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -15,8 +16,6 @@ using format::Part;
 using format::Phase;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // A device of 80 GiB with one process, which is refused 7 GiB at 1000 unless a test says otherwise.
 class OutOfMemoryTest : public ::testing::Test {

@@ -2,6 +2,7 @@
 // Segments of PyTorch's made by hand, in which the last request found no room.
 #include <gtest/gtest.h>
 
+#include "base/units.h"
 #include "query/report/report_parts.h"
 #include "query/testing/random_recording.h"
 
@@ -11,7 +12,6 @@ namespace {
 using format::Category;
 using format::Part;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr int64_t kAt = 1000;
 
 class CachedTest : public ::testing::Test {

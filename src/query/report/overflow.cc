@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/units.h"
 #include "query/core/instant.h"
 #include "query/core/live_set.h"
 #include "query/core/sweep.h"
@@ -23,7 +24,6 @@ struct Card {
 constexpr Card kCards[] = {{8, 7},     {12, 11},   {16, 15},  {24, 23}, {32, 31},
                            {40, 39},   {48, 47},   {80, 79},  {96, 94}, {141, 139},
                            {180, 178}, {192, 191}, {288, 267}};
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // The instant at which most is in use of what each GPU would hold.
 class Highest {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/units.h"
 #include "query/testing/random_recording.h"
 #include "tables/imported.h"
 
@@ -15,8 +16,6 @@ using format::Category;
 using format::Part;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(ParseInstantTest, KnowsEveryForm) {
   EXPECT_EQ(ParseInstant("peak")->kind, Instant::Kind::kPeak);

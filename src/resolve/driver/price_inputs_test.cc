@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/units.h"
+
 namespace vramscope::resolve {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr trace::DeviceId kGpu{0};
 
 class OneGpu : public trace::Trace {

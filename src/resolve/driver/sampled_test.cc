@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
+
 namespace vramscope::resolve {
 namespace {
 
@@ -24,7 +26,6 @@ using price::kNone;
 using price::Step;
 using price::When;
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr char kOthers[] = "other processes";
 constexpr char kBefore[] = "before the start";
 
@@ -32,13 +33,14 @@ class SampledTest : public ::testing::Test {
  protected:
   SampledTest() { input_.processes.resize(2); }
 
-  void Sample(int64_t used) { input_.samples.push_back({Next(), used * kMiB}); }
+  void Sample(int64_t used) { input_.samples.push_back({Next(), used * int64_t{kMiB}}); }
   // A list: of the command's processes 0 and 1 where they are in it, and of another one.
   void List(int64_t first, int64_t second, int64_t other) {
     const When when = Next();
     const auto add = [&](uint32_t process, int64_t mib) {
       if (mib >= 0)
-        input_.figures.push_back({{now_ns_++, when.begin_ns, when.end_ns}, process, mib * kMiB});
+        input_.figures.push_back(
+            {{now_ns_++, when.begin_ns, when.end_ns}, process, mib * int64_t{kMiB}});
     };
     add(0, first);
     add(1, second);
@@ -59,7 +61,7 @@ class SampledTest : public ::testing::Test {
     }
     std::erase_if(rows, [](const auto& row) { return row.second == 0; });
     for (auto& [name, bytes] : rows)
-      bytes /= kMiB;
+      bytes /= int64_t{kMiB};
     return rows;
   }
   When Next() {

@@ -14,8 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr int64_t kMiB = DeviceBuilder::kMiB;
-
 class CheckpointsTest : public ::testing::Test {
  protected:
   // 490 MiB of context and 10 of the kernel module's; 80 allocated; others' 100.

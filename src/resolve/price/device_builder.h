@@ -11,9 +11,12 @@
 // A device's input for tests: one line a call, 50 us apart and of no length unless said. MiB.
 namespace vramscope::resolve::price {
 
+inline constexpr int64_t kMiB = 1 << 20;
+inline constexpr char kContext[] = "context: cuCtxCreate";
+inline constexpr char kOthers[] = "other processes";
+
 class DeviceBuilder {
  public:
-  static constexpr int64_t kMiB = 1 << 20;
   static constexpr int64_t kStepNs = 50'000;  // further apart than clocks may differ
 
   uint32_t AddProcess() {

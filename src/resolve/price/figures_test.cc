@@ -16,10 +16,7 @@ using ::testing::Contains;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-constexpr int64_t kMiB = DeviceBuilder::kMiB;
-constexpr char kContext[] = "context: cuCtxCreate";
 constexpr char kSecond[] = "1 context: cuCtxCreate";
-constexpr char kOthers[] = "other processes";
 constexpr char kRm[] = "RM-internal";
 
 class FiguresTest : public ::testing::Test {
@@ -263,8 +260,8 @@ TEST_F(FiguresTest, WhatMayHaveBeenAnotherCallsIsComparedWithBoth) {
   device_.Figure(592);
   const DevicePrices prices = device_.Prices();
   const Compared& compared = prices.figures[between];
-  EXPECT_EQ(compared.ledger_bytes, 542 * DeviceBuilder::kMiB);
-  EXPECT_EQ(compared.high_bytes, 50 * DeviceBuilder::kMiB);
+  EXPECT_EQ(compared.ledger_bytes, 542 * kMiB);
+  EXPECT_EQ(compared.high_bytes, 50 * kMiB);
   EXPECT_EQ(compared.low_bytes, 0);
   EXPECT_EQ(prices.figures.back().high_bytes, 0);
   EXPECT_EQ(OfProcess(), 592);

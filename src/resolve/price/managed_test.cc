@@ -14,9 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr int64_t kMiB = DeviceBuilder::kMiB;
 constexpr char kUvm[] = "UVM driver";
-constexpr char kContext[] = "context: cuCtxCreate";
 constexpr char kLaunch[] = "first launches (code, local memory): cuLaunchKernel k";
 
 // NVML's figures of the device are `used_`, and those of the process 520 in what follows.

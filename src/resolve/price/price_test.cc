@@ -18,9 +18,6 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-constexpr int64_t kMiB = DeviceBuilder::kMiB;
-constexpr char kContext[] = "context: cuCtxCreate";
-constexpr char kOthers[] = "other processes";
 constexpr char kKept[] = "RM-internal";
 
 class PriceTest : public ::testing::Test {

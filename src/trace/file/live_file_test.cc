@@ -15,8 +15,6 @@ namespace {
 
 using testing::LiveFileBuilder;
 
-constexpr uint64_t kStart = 1'000'000'000;
-
 // Two threads, the first with two chunks, as a program leaves them that ended normally.
 std::string WholeFile() {
   LiveFileBuilder file({.sealed_tails = true});

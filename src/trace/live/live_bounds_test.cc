@@ -15,7 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using testing::LiveFileBuilder;
 
-constexpr uint64_t kStart = 1'000'000'000;
 // Seconds. It takes tenths; what looked at everything for each of them took minutes.
 constexpr double kFarMoreThanItTakes = 20;
 
@@ -44,7 +43,7 @@ uint64_t LossCount(const Trace& trace, format::Loss loss) {
   return 0;
 }
 
-format::BlockAlloc Alloc(uint64_t number) {
+format::BlockAlloc AllocAt(uint64_t number) {
   return {.time = kStart + number, .address = number * 512 + 512, .size = 512, .device = -1};
 }
 
@@ -57,7 +56,7 @@ std::string NestedScopes(uint64_t count, const std::string& name) {
     out.Add(format::Scope{.id = 1000 + i, .parent = i == 1 ? 0 : 999 + i, .name = id});
     out.Add(format::ScopeIs{.scope = 1000 + i});
   }
-  out.Add(Alloc(0));
+  out.Add(AllocAt(0));
   return file.Bytes();
 }
 
@@ -122,7 +121,7 @@ TEST(LiveBoundsTest, StacksDeeperThanAnyWriterMakesAreCut) {
   auto& out = file.Stream(1);
   for (uint64_t i = 1; i <= 5000; ++i)
     out.Add(format::NativeStack{.id = i, .parent = i - 1, .pc = i * 16});
-  auto alloc = Alloc(0);
+  auto alloc = AllocAt(0);
   alloc.native = 5000;
   out.Add(alloc);
   auto trace = Open(file.Bytes());
@@ -136,7 +135,7 @@ TEST(LiveBoundsTest, NumbersThatNoDeviceHasMakeNone) {
   LiveFileBuilder file;
   auto& out = file.Stream(1);
   for (uint64_t i = 0; i < 20'000; ++i) {
-    auto alloc = Alloc(i);
+    auto alloc = AllocAt(i);
     alloc.device = static_cast<int64_t>(i * 7919);
     out.Add(alloc);
   }

@@ -11,6 +11,11 @@
 #include "format/encoder.h"
 #include "format/layout.h"
 
+namespace vramscope::trace {
+// When a file begins, unless said.
+inline constexpr uint64_t kStart = 1'000'000'000;
+}  // namespace vramscope::trace
+
 namespace vramscope::trace::testing {
 
 // Makes live files as the probe and the launcher write them, for tests: headers, streams, chunks,

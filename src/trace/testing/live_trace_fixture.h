@@ -17,8 +17,6 @@
 
 namespace vramscope::trace {
 
-inline constexpr uint64_t kStart = 1'000'000'000;
-
 // Writes live files into a directory of its own and reads them.
 class LiveTraceTest : public ::testing::Test {
  protected:

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/units.h"
+
 namespace vramscope::util {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(PageIndexTest, FindsTheRangeOfAnAddress) {
   PageIndex index;
