@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group `engines` of tests/gpu/run.py: CUDA graphs of a training, memory open by CUDA IPC.
+"""The group `engines` of tests/gpu/run.py: CUDA graphs of a training, memory open by CUDA IPC, arrays of CuPy.
 
 `graphs`: at each instant the categories are what the program's own objects hold, to the byte, and what it computes is what
 it computes without vramscope. `peers`: after each order the report names the process that keeps the memory.
 """
 
+import importlib.util
 import json
 import pathlib
 
@@ -12,7 +13,7 @@ import residual
 from ledger import Recording
 from sleeping import start
 
-PEERS = pathlib.Path(__file__).resolve().parents[1] / "e2e" / "programs" / "peers.py"
+PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "e2e" / "programs"
 EXACT = ("parameter", "gradient", "optimizer state", "activation and input")
 PEER_BYTES = 64 << 20
 
@@ -61,7 +62,7 @@ class Played:
     """A recording of peers.py: when each order was done, and who it says keeps the memory then."""
 
     def __init__(self, bench, orders):
-        self.recording, output = bench.record("peers " + " ".join(orders), [bench.python, PEERS, *orders])
+        self.recording, output = bench.record("peers " + " ".join(orders), [bench.python, PROGRAMS / "peers.py", *orders])
         self.said = {name: int(number) for name, number in (line.split() for line in output.splitlines())}
 
     def open_at(self, name):
@@ -101,6 +102,27 @@ def peers_case(orders, expected):
     return run
 
 
+def cupy_case(bench):
+    """A hundred arrays with names: 99 % of what CuPy's pool has in use is by name."""
+    if importlib.util.find_spec("cupy") is None:
+        return {"skipped": "no CuPy on this machine", "problems": []}
+    recording, output = bench.record("cupy arrays", [bench.python, PROGRAMS / "cupy_arrays.py"])
+    instants, problems = [], []
+    for mark, used, names in map(json.loads, output.splitlines()):
+        rows = recording.report("--at", f"mark:{mark}", "--by", "tag,line")["rows"]
+        found = {row["path"][0]: row["bytes"] for row in rows if row["path"][0] in names}
+        problems += [f"at {mark}: {name} is {found.get(name)} and not {size}" for name, size in names.items() if found.get(name) != size]
+        lines = {row["path"][1].split(":")[0] for row in rows if row["path"][0] in names}
+        if lines != {"cupy_arrays.py"}:
+            problems.append(f"at {mark}: lines of {lines}")
+        share = sum(found.values()) / used
+        if share < 0.99:
+            problems.append(f"at {mark}: {share:.2%} of {used} bytes have a name")
+        instants.append({"at": mark, "used": used, "named": sum(found.values())})
+    problems += [f"loss: {loss}" for loss in recording.report()["losses"]]
+    return {"instants": instants, "problems": problems}
+
+
 def all_cases():
     yield "graphs by compile", graphs_case("compile")
     yield "graphs by callables", graphs_case("callables")
@@ -109,15 +131,20 @@ def all_cases():
     yield "peers, both drop", peers_case(["trainer-frees", "engine-closes"], {**dropped, "engine-closes": ("", "")})
     yield "peers, engine drops", peers_case(["engine-closes"], {**opened, "engine-closes": ("", "trainer")})
     yield "peers, engine killed", peers_case(["trainer-frees", "engine-killed"], {**dropped, "engine-killed": ("", "")})
+    yield "cupy arrays", cupy_case
     yield "peers, trainer killed", peers_case(["trainer-killed"], {**opened, "trainer-killed": ("ended", "engine")})
 
 
 def print_table(results):
     for name, result in results.items():
+        if "skipped" in result:
+            print(f"{name:24s} skipped: {result['skipped']}")
         for instant in result.get("instants", []):
             if "said" in instant:
                 cells = ", ".join(f"{key} {instant[key]} ({instant['said'][key]})" for key in EXACT)
                 print(f"{name:24s} {instant['at']:24s} {cells}")
+            elif "used" in instant:
+                print(f"{name:24s} {instant['at']:24s} {instant['named']} of {instant['used']} bytes in use have a name")
             else:
                 print(f"{name:24s} {instant['at']:24s} open {instant['open']}, held by {instant['holders']}, residual {instant['residual']}")
     print()

@@ -77,11 +77,35 @@ TEST_F(PoolTest, ItsMemoryMayShareAPage) {
   EXPECT_THAT(By(""), ElementsAre());
 }
 
+// Allocations of 1 MiB and less, several in a page.
+TEST_F(PoolTest, ItDividesSmallAllocationsToo) {
+  trace_.DriverAlloc(kBase, 64 << 10);
+  trace_.PoolAlloc(kBase, 64 << 10, 0, "x");
+  trace_.DriverAlloc(kBase + (64 << 10), 128 << 10);
+  trace_.PoolAlloc(kBase + (64 << 10), 128 << 10, 0, "y");
+  EXPECT_THAT(By(""), UnorderedElementsAre(Pair("application / allocated", 192 << 10),
+                                           Pair("rounding", 2 * kMiB - (192 << 10))));
+  trace_.Free(kBase + (64 << 10));
+  trace_.PoolAlloc(kBase + (64 << 10), 100 << 10, 0, "z");
+  trace_.PoolAlloc(kBase + (164 << 10), 4 << 10, 0, "w");
+  trace_.Free(kBase);
+  EXPECT_THAT(By("tag"), UnorderedElementsAre(Pair("z", 100 << 10), Pair("w", 4 << 10),
+                                              Pair("(none)", 2 * kMiB - (104 << 10))));
+  EXPECT_EQ(By("")["application / cached"], 64u << 10);
+  trace_.DriverFree(kBase);
+  EXPECT_EQ(By("").count("application / cached"), 0u);
+  EXPECT_TRUE(ReportOf(trace_).losses.empty());
+}
+
+// Managed memory has no segments.
 TEST_F(PoolTest, BlocksOfMemoryThatStandsInTheLedgerOtherwiseDoNotCount) {
-  trace_.DriverAlloc(kBase, 4096);
-  trace_.PoolAlloc(kBase, 512, 0, "x");
-  EXPECT_EQ(By("")["application / allocated"], 4096u);
+  trace_.DriverAlloc(kBase, 8 * kMiB, format::MemoryKind::kManaged);
+  for (int i = 0; i < 3; ++i) {
+    trace_.PoolAlloc(kBase + 4096, 4096, 0, "x");
+    trace_.Free(kBase + 4096);
+  }
   const Report report = ReportOf(trace_);
+  EXPECT_EQ(BrokenInvariants(report), "");
   ASSERT_EQ(report.losses.size(), 1u);
   EXPECT_EQ(report.losses[0].name, "names of unknown memory");
 }

@@ -42,6 +42,8 @@ struct Source {
 // The functions of libc10 that the probe interposes, hooks/c10. A preloaded probe is found by name;
 // the slots of objects that were loaded before it are pointed to it.
 extern const Source kC10Source;
+// Arrays in CuPy's pools, hooks/cupy.
+extern const Source kCupySource;
 // Failed allocations of XLA's own pool, which the driver does not see, hooks/jax.
 extern const Source kJaxSource;
 

@@ -54,7 +54,9 @@ uint32_t Blocks::SegmentOf(uint32_t account, uint64_t address, uint64_t size, bo
   const trace::ProcessId process_id = base_.accounts[account].process;
   if (base_.accounts[account].kind != tables::DeviceKind::kGpu)
     return DefaultSegment(account, of_program);
-  const uint32_t found = objects_.SegmentAt(process_id, address);
+  uint32_t found = objects_.SegmentAt(process_id, address);
+  if (found == util::FlatMap::kNone && of_program)
+    found = objects_.SegmentOfSmall(process_id, address);
   const bool known = found != util::FlatMap::kNone &&
                      (segments_[found].account == account ||
                       segments_[found].stands_for == base_.accounts.DeviceRowOf(account));
@@ -162,6 +164,7 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
   if (segment_index == kNoIndex) {
     ++progress.unknown_names.count;
     progress.unknown_names.bytes += size;
+    of.unplaced.insert(e.address);
     return;
   }
   if (!kOfProgram)
@@ -340,6 +343,8 @@ void Blocks::OnUnknownFree(const trace::EventContext& at,
                            const trace::BlockFree& e,
                            uint32_t account) {
   Progress& progress = base_.progress;
+  if (accounts_[account].unplaced.erase(e.address) != 0)
+    return;
   if (progress.frees.Has(at.process, e.address)) {
     if (progress.violations.freed_twice++ == 0)
       progress.violations.first_freed_twice = "block " + util::HexText(e.address);

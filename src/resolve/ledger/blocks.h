@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -107,6 +108,7 @@ class Blocks {
     std::vector<std::pair<uint64_t, uint32_t>> in_order;
     bool is_in_order = false;
     std::map<uint64_t, uint32_t> of_graphs;  // blocks of GraphTensor by address
+    std::set<uint64_t> unplaced;             // blocks of the program's pools that are in no segment
     uint64_t bytes = 0;
     uint32_t default_segment = kNoIndex;  // of blocks in no known segment
     uint32_t program_segment = kNoIndex;  // the same for the program's own pools

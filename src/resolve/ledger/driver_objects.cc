@@ -110,6 +110,16 @@ uint32_t DriverObjects::AddSegment(OfProcess& process, uint32_t index) {
   return object.segment;
 }
 
+uint32_t DriverObjects::SegmentOfSmall(trace::ProcessId process_id, uint64_t address) {
+  OfProcess& process = processes_[process_id.value];
+  const uint32_t index = process.numbers[kAddresses].Find(address);
+  if (index == util::FlatMap::kNone || process.objects[index].segment != kNoIndex ||
+      process.objects[index].kind != ObjectKind::kMemory ||
+      process.objects[index].memory != format::MemoryKind::kDevice)
+    return util::FlatMap::kNone;
+  return AddSegment(process, index);
+}
+
 void DriverObjects::Release(OfProcess& process, uint32_t index) {
   const Segment& segment = segments_[index];
   if (segment.kind == SegmentKind::kAllocation)

@@ -77,6 +77,8 @@ class DriverObjects {
   uint32_t SegmentAt(trace::ProcessId process, uint64_t address) const {
     return processes_[process.value].pages.Find(address);
   }
+  // Makes a segment of the small allocation that begins there; util::FlatMap::kNone: there is none.
+  uint32_t SegmentOfSmall(trace::ProcessId process, uint64_t address);
   // XLA divides a segment, so it divides all its segments of that account, existing and new ones.
   void NoteXlaBlocks(uint32_t account);
   // The account's largest segment of XLA with so many bytes left; kNoIndex: none.
