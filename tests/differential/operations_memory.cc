@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
+#include <vramscope/annotate.h>
 
 #include <iterator>
+#include <utility>
 
 #include "differential/operations.h"
 
@@ -334,6 +336,77 @@ void CutAnywhere(Program& p, Hand& hand, Rng& rng) {
     range.cut_device = range.device;
 }
 
+// A part of an engine: addresses, one handle below all of them, blocks. False after an error.
+bool BeginPart(Program& p, Rng& rng, int device, Reservation* range, Physical* physical) {
+  const uint64_t size = (1 + rng.Below(8)) * kPage;
+  CUdeviceptr address = 0;
+  if (p.Do(p.calls.cuMemAddressReserve, &address, size, size_t{0}, CUdeviceptr{0}, 0ull) !=
+      kSuccess)
+    return false;
+  *range = {.address = address, .size = size, .device = device};
+  CUmemAllocationProp properties{};
+  properties.type = 1;
+  properties.location = {kLocationDevice, device};
+  *physical = {0, size, device};
+  if (p.Do(p.calls.cuMemCreate, &physical->handle, size, &properties, 0ull) != kSuccess)
+    return false;
+  MapAt(p, *range, address, *physical);
+  if (range->mappings.empty())
+    return false;
+  range->region.by = Region::By::kPyTorch;
+  for (uint64_t blocks = 1 + rng.Below(5); blocks != 0; --blocks) {
+    if (p.CutBlock(rng, &range->region, address, address + size, device, true))
+      range->cut_device = device;
+  }
+  return true;
+}
+
+// Loads weights, makes a cache, sleeps and wakes some times: in part, with other memory in between,
+// and not at all if the driver refuses. What it ends with stays: asleep, awake, or half of each.
+void Engine(Program& p, Hand& hand, Rng& rng) {
+  const auto device = static_cast<int>(rng.Below(static_cast<uint64_t>(p.devices)));
+  Reservation parts[2] = {};
+  Physical handles[2] = {};
+  bool begun[2] = {};
+  const char* const phases[] = {"phase:load", "phase:kv cache"};
+  for (int i = 0; i < 2; ++i) {
+    vramscope_annotate_mark(phases[i]);
+    begun[i] = BeginPart(p, rng, device, &parts[i], &handles[i]);
+  }
+  CUmemAllocationProp properties{};
+  properties.type = 1;
+  properties.location = {kLocationDevice, device};
+  for (uint64_t rounds = 1 + rng.Below(3); rounds != 0; --rounds) {
+    vramscope_annotate_mark("phase:sleep");
+    for (int i = 0; i < 2; ++i) {
+      if (!begun[i] || handles[i].handle == 0 || rng.OneIn(6) ||
+          !UnmapAt(p, parts[i], parts[i].address, parts[i].size))
+        continue;
+      if (p.Do(p.calls.cuMemRelease, handles[i].handle) == kSuccess)
+        handles[i].handle = 0;
+    }
+    if (rng.OneIn(2))
+      AllocLinear(p, hand, rng);
+    vramscope_annotate_mark("phase:serve");
+    for (int i = 0; i < 2; ++i) {
+      if (!begun[i] || handles[i].handle != 0 || rng.OneIn(5))
+        continue;
+      if (p.Do(p.calls.cuMemCreate, &handles[i].handle, parts[i].size, &properties, 0ull) !=
+          kSuccess)
+        handles[i].handle = 0;
+      else
+        MapAt(p, parts[i], parts[i].address, handles[i]);
+    }
+  }
+  vramscope_annotate_mark("phase:");
+  for (int i = 0; i < 2; ++i) {
+    if (parts[i].address != 0)
+      hand.reservations.push_back(std::move(parts[i]));
+    if (handles[i].handle != 0)
+      hand.physical.push_back(handles[i]);
+  }
+}
+
 void Retain(Program& p, Hand& hand, Rng& rng) {
   if (hand.reservations.empty())
     return;
@@ -383,6 +456,7 @@ std::vector<Operation> MemoryOperations() {
       {"sleep", 12, true, Sleep},
       {"wake", 16, true, Wake},
       {"cut anywhere", 24, true, CutAnywhere},
+      {"engine", 6, true, Engine},
   };
 }
 
