@@ -34,6 +34,9 @@ Object NameOptimizer(Object self, Object optimizer);
 // watch_graphs(CUDAGraphTreeManager, function of tensors that a graph made, of those that are
 // gone): whether it could.
 Object WatchGraphs(Object self, Object const* values, ptrdiff_t count);
+// gone_of(outputs that live: number -> address, the tensors that the compiler keeps, its weak
+// references): a list of the numbers of those that are gone.
+Object GoneOf(Object self, Object const* values, ptrdiff_t count);
 // Makes what they need. False when Python is short of memory.
 bool StepsPrepare();
 // In a forked child.

@@ -32,7 +32,8 @@ buffered = {}  # addresses of modules that have buffers -> None
 restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
 moved = {}  # those whose buffers were others in the last walk
 nothing = {}
-graph_tensors = {}  # address of what a replayed graph made -> the compiler's weak reference to its storage, device, weak reference to the graph's node, number of the output
+graphs = {}  # address of a replayed graph's node -> weak reference, device, its outputs that live (number -> address), all of them
+graph_memory = {}  # address of such an output -> the outputs that live of the node that made it last, its number there
 said = []  # what is noted in each recording: function, arguments
 
 
@@ -99,7 +100,7 @@ def look():
     hook_graphs()
     note_mesh()
     if anew:
-        graph_tensors.clear()
+        graphs.clear()
         survey()
     threads = in_set_up()
     half_built(threads)
@@ -226,43 +227,50 @@ def run_graphs_gone():
 def graphs_made(manager):
     """Address, bytes and device of each tensor that the graph made which just ran, one after another; before it one of 0
     bytes, whose memory it has: a backward's graph reuses memory of activations that autograd has not dropped yet."""
-    found, made = [], {}
+    found = []
     node = manager.current_node
     # While it warms up or records, the allocator gives out the memory.
     if node is None or manager.path_state.name != "EXECUTION":
         return found
-    device, weak = manager.device_index, modules["weakref"].ref(node)
-    for index, (reference, content) in enumerate(zip(node.outputs_weakrefs, node.outputs_metadata)):
-        if reference is None or not isinstance(content, dict) or content["data_ptr"] in made:
+    graph = graphs.get(id(node))
+    if graph is None or graph[0]() is not node:
+        graph = graphs[id(node)] = modules["weakref"].ref(node), manager.device_index, {}, outputs_of(node)
+    _, device, live, outputs = graph
+    for index, address, size in outputs:
+        if index in live:
             continue
-        address = content["data_ptr"]
-        made[address] = None
-        old = graph_tensors.get(address)
-        if old is not None and old[0] is reference:
-            continue
-        if old is not None:
+        before, number = graph_memory.get(address, (live, index))
+        if before.get(number) == address:
+            del before[number]
             found += address, 0, device
-        graph_tensors[address] = reference, device, weak, index
-        found += address, content["nbytes"], device
+        live[index] = address
+        graph_memory[address] = live, index
+        found += address, size, device
+    return found
+
+
+def outputs_of(node):
+    """Number, address and bytes of what it makes in memory of its own."""
+    found, places = [], {}
+    for index, (reference, content) in enumerate(zip(node.outputs_weakrefs, node.outputs_metadata)):
+        if reference is not None and isinstance(content, dict) and content["data_ptr"] not in places:
+            places[content["data_ptr"]] = None
+            found.append((index, content["data_ptr"], content["nbytes"]))
     return found
 
 
 def graphs_gone():
     """Address and device of each of them that nothing holds any more, one after another."""
     found = []
-    for address, (reference, device, weak, index) in [*graph_tensors.items()]:
-        if not is_held(reference, weak(), index) and graph_tensors.pop(address, None) is not None:
-            found += address, device
+    for key, (weak, device, live, _) in [*graphs.items()]:
+        node = weak()
+        if node is None:
+            del graphs[key]
+        for index in [*live] if node is None else gone_of(live, node.cached_tensor_outputs, node.outputs_weakrefs):
+            address = live.pop(index, None)
+            if address is not None:
+                found += address, device
     return found
-
-
-def is_held(reference, node, index):
-    """Whether anything has the tensor besides the compiler, which keeps it to return it again."""
-    if not reference.expired():
-        return True
-    # The compiler does not count what autograd saved.
-    kept = node.cached_tensor_outputs if node is not None else ()
-    return index < len(kept) and kept[index] is not None and uses_of(kept[index]) > 1
 
 
 # ---- what stands already ----------------------------------------------------------------------------

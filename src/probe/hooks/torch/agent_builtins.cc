@@ -534,6 +534,7 @@ constinit PyMethodDef g_builtins[] = {
     {"begins", Begins, kMethNoArgs, nullptr},
     {"surveys", Surveys, kMethO, nullptr},
     {"uses_of", UsesOf, kMethO, nullptr},
+    {"gone_of", {.fast = GoneOf}, kMethFastCall, nullptr},
     {"watch_graphs", {.fast = WatchGraphs}, kMethFastCall, nullptr},
     {"name_optimizer", NameOptimizer, kMethO, nullptr},
     {"step_begin", StepBegin, kMethO, nullptr},

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "probe/hooks/torch/agent.h"
+#include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/session/session.h"
 #include "probe/stack/python/api.h"
@@ -18,7 +19,8 @@ namespace {
 struct Graphs {
   Object made = nullptr;  // agent.py: graphs_made(manager), graphs_gone()
   Object gone = nullptr;
-  int64_t live = 0;  // tensors that are recorded and not gone
+  uint32_t own_references = 0;  // of the compiler to an output's memory; 0: unknown
+  int64_t live = 0;             // tensors that are recorded and not gone
 };
 constinit Graphs g_graphs;
 
@@ -55,6 +57,35 @@ bool WriteMade(Object manager) {
   }
   TorchObserveStack(stack, node);
   return true;
+}
+
+uint32_t ReferencesTo(Object object) {
+  return ReadAt<uint32_t>(object, 0);  // the lower half, in all versions
+}
+
+// By the compiler's own count, a method of the weak reference. -1: an error is set.
+int IsExpired(Object reference) {
+  const Owned method(g_api.PyObject_GetAttrString(reference, "expired"));
+  const Owned result(method ? g_api.PyObject_CallFunctionObjArgs(method.get(), nullptr) : nullptr);
+  return result ? g_api.PyLong_AsLong(result.get()) != 0 : -1;
+}
+
+// Whether nothing has an output besides the compiler, which keeps the tensor to return it again. It
+// does not count what autograd saved. The memory's references that are its own are learned from it.
+int IsGone(Object tensor, Object reference) {
+  const uintptr_t impl = TensorImplOf(tensor);
+  if (impl == 0)
+    return IsExpired(reference);
+  Storage storage;
+  if (ReferencesTo(tensor) > 1 || UseCountOf(impl) > 1 || !StorageOf(impl, &storage))
+    return 0;
+  const uint32_t references = UseCountOf(storage.impl);
+  if (g_graphs.own_references != 0)
+    return references <= g_graphs.own_references ? 1 : 0;
+  const int is_expired = IsExpired(reference);
+  if (is_expired > 0)
+    g_graphs.own_references = references;
+  return is_expired;
 }
 
 // Takes the place of the manager's _run, which is `plain`.
@@ -96,6 +127,25 @@ bool TorchEndGraphTensors() {
     }
   }
   return true;
+}
+
+Object GoneOf(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  Object const found = g_api.PyList_New(0);
+  const ptrdiff_t kept = g_api.PyList_Size(arguments[1]);
+  ptrdiff_t position = 0;
+  Object key = nullptr, address = nullptr;
+  while (found != nullptr && g_api.PyDict_Next(arguments[0], &position, &key, &address) != 0) {
+    const auto index = static_cast<ptrdiff_t>(g_api.PyLong_AsLong(key));
+    Object const tensor = index < kept ? g_api.PyList_GetItem(arguments[1], index) : g_api.none;
+    Object const reference = g_api.PyList_GetItem(arguments[2], index);
+    const int is_gone = reference != nullptr ? IsGone(tensor, reference) : -1;
+    if (is_gone < 0 || (is_gone > 0 && g_api.PyList_Append(found, key) != 0)) {
+      g_api.Py_DecRef(found);
+      return nullptr;
+    }
+  }
+  return found;
 }
 
 Object WatchGraphs(Object, Object const* values, ptrdiff_t count) {

@@ -49,7 +49,7 @@ bool StorageOf(uintptr_t impl, Storage* storage);
 Part PartOf(const Storage& storage);
 // The elements of a TensorImpl; 0 if unknown.
 uint64_t ElementsOf(uintptr_t impl);
-// References to a TensorImpl in C++.
+// References to a TensorImpl or a StorageImpl in C++.
 uint32_t UseCountOf(uintptr_t impl);
 // Bytes of one element; 0 if that is not known.
 uint64_t ElementBytesOf(uintptr_t impl);
