@@ -17,32 +17,59 @@ from ledger import Recording
 DETERMINISTIC = {"XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"}
 
 
-def xla_rows(recording, when):
-    report = recording.report("--at", when, "--by", "owner,category")
-    devices = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
-    found = {}
+# Of a pool's used bytes, those that need no name.
+NAMELESS = 0.01
+
+
+def xla_rows(recording, when, by="owner,category"):
+    """Of each GPU: bytes by category of what is in use in XLA's pool."""
+    report = recording.report("--at", when, "--by", by)
+    found = [{} for device in report["devices"] if device["kind"] == "gpu"]
     for row in report["rows"]:
-        if row["device"] in devices and row["path"][0] == "XLA" and len(row["path"]) > 1:
-            found[row["path"][1]] = found.get(row["path"][1], 0) + row["bytes"]
+        path = row["path"]
+        if 0 <= row["device"] < len(found) and path[0] == "XLA" and len(path) > 1 and path[1] not in ("cached", "fragmentation"):
+            key = tuple(path[1:])
+            found[row["device"]][key] = found[row["device"]].get(key, 0) + row["bytes"]
     return found
 
 
 def compare(recording, said):
     found = xla_rows(recording, f"mark:{said['mark']}")
-    live = sum(size for category, size in found.items() if category not in ("cached", "fragmentation"))
     problems = []
-    if live != said["in_use"]:
-        problems.append(f"at {said['mark']}: {live} bytes live, XLA has {said['in_use']} in use: {found}")
-    for category in ("parameter", "optimizer state"):
-        if found.get(category, 0) != said[category]:
-            problems.append(f"at {said['mark']}: {category} is {found.get(category, 0)} and not {said[category]}")
-    return {"at": said["mark"], "live": live, **found}, problems
+    for number, truth in enumerate(said["gpus"]):
+        where = f"at {said['mark']} on GPU {number}"
+        live = sum(found[number].values())
+        if live != truth["in_use"]:
+            problems.append(f"{where}: {live} bytes live, XLA has {truth['in_use']} in use: {found[number]}")
+        for category in ("parameter", "optimizer state"):
+            size = found[number].get((category,), 0)
+            if size != truth[category]:
+                problems.append(f"{where}: {category} is {size} and not {truth[category]}")
+    return {"at": said["mark"], "gpus": [{" ".join(key): size for key, size in one.items()} for one in found]}, problems
 
 
-def case(name, *arguments):
+def compare_peak(recording, said):
+    """The pool's peak beside XLA's own, and what of it has a name."""
+    found = xla_rows(recording, "allocated-peak", "owner,category,tag,parameter,line")
+    states, problems = [], []
+    for number, truth in enumerate(said["gpus"]):
+        live = sum(found[number].values())
+        nameless = sum(size for key, size in found[number].items() if all(part in ("(none)", "unknown") for part in key))
+        states.append({"peak": live, "of_xla": truth["peak"], "nameless": nameless})
+        if abs(live - truth["peak"]) > 0.01 * truth["peak"]:
+            problems.append(f"the peak of GPU {number} is {live}, XLA's {truth['peak']}")
+        if nameless > NAMELESS * live:
+            problems.append(f"at the peak of GPU {number} {nameless} bytes have no name: {found[number]}")
+    return states, problems
+
+
+def case(name, *arguments, needs=(), gpus_needed=1):
     def run(bench):
-        if importlib.util.find_spec("jax") is None:
-            return {"skipped": "no JAX on this machine", "problems": []}
+        if bench.gpu_count < gpus_needed:
+            return {"skipped": f"needs {gpus_needed} GPUs", "problems": []}
+        missing = [package for package in ("jax", *needs) if importlib.util.find_spec(package) is None]
+        if missing:
+            return {"skipped": f"no {missing[0]} on this machine", "problems": []}
         command = [bench.python, bench.programs / "jax_training.py", *arguments]
         environment = {**bench.environment, **DETERMINISTIC}
         plain = cases.run(command, environment, bench.limit(120))
@@ -56,13 +83,15 @@ def case(name, *arguments):
             state, wrong = compare(recording, said)
             states.append(state)
             problems += wrong
+        peaks, wrong = compare_peak(recording, marks[-1])
+        problems += wrong
         if len(marks) != 20:
             problems.append(f"{len(marks)} marks instead of 20")
         if residual.prefixed(output, "DIGEST") != residual.prefixed(plain, "DIGEST"):
             problems.append("it computes something else under vramscope")
         steps = [json.loads(residual.prefixed(text, "STEP")[0]) for text in (plain, output)]
         return {
-            "states": states, "problems": problems, "flax": steps[0]["flax"],
+            "states": states, "peaks": peaks, "problems": problems,
             "step_us": [round(step["median_us"], 1) for step in steps],
         }
 
@@ -70,9 +99,14 @@ def case(name, *arguments):
 
 
 def all_cases():
-    yield "small steps", case("small", "--layers", "4", "--width", "256", "--plain")
-    yield "dictionaries", case("dictionaries", "--plain")
-    yield "Flax and Optax", case("flax")
+    yield "small steps", case("small", "--layers", "4", "--width", "256")
+    yield "dictionaries", case("dictionaries")
+    yield "scan and remat", case("scan", "--model", "scan", "--layers", "16")
+    yield "Flax and Optax", case("flax", "--model", "flax", needs=("flax", "optax"))
+    yield "CNN", case("cnn", "--model", "cnn", "--width", "1024", "--batch", "64", needs=("flax", "optax"))
+    yield "transformer", case("transformer", "--model", "transformer", "--width", "1024", "--layers", "4", "--batch", "32", needs=("flax", "optax"))
+    yield "Equinox", case("equinox", "--model", "equinox", needs=("equinox", "optax"))
+    yield "two GPUs", case("two", "--devices", "2", gpus_needed=2)
 
 
 def print_table(results):

@@ -93,6 +93,14 @@ def test_a_client_ends_with_its_pool(tmp_path):
     assert rows(recording, "client-ended") == []
 
 
+def test_what_a_program_gets_beyond_its_temporary_memory(tmp_path):
+    recording = run(tmp_path, PLUGIN, FAKE_PJRT_SLACK=str(2 * MIB))
+    check(recording)
+    for step in ("running-0", "running-1", "running-4"):
+        (row,) = (r for r in rows(recording, step) if r["path"][1] == "temporary" and r["device"] == 0)
+        assert row["bytes"] == 9_000_192 + 2 * MIB, step
+
+
 def test_categories_and_names(tmp_path):
     recording = run(tmp_path, PLUGIN)
     found = {

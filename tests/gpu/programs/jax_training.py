@@ -1,52 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training in JAX whose state each step takes over: Flax and Optax where they are there, or dictionaries and Adam by hand.
+"""A training in JAX whose state each step takes over, of one of several models, on one or more GPUs.
 
-At 20 instants it prints what XLA says is in use, and the exact bytes of its parameters and optimizer state.
+At 20 instants it prints what XLA says is in use on each GPU, and the exact bytes of its parameters and optimizer state
+there. Adam is Optax's where the model has a library, and by hand for dictionaries.
 """
 
 import argparse
 import hashlib
-import importlib.util
 import json
 import statistics
 import time
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import vramscope
 
+MODELS = ("dictionaries", "scan", "flax", "cnn", "transformer", "equinox")
 parser = argparse.ArgumentParser()
+parser.add_argument("--model", choices=MODELS, default="dictionaries")
 parser.add_argument("--layers", type=int, default=8)
 parser.add_argument("--width", type=int, default=2048)
 parser.add_argument("--batch", type=int, default=256)
-parser.add_argument("--plain", action="store_true", help="no Flax and no Optax")
+parser.add_argument("--devices", type=int, default=1, help="the batch is split over them, the state is on each")
 args = parser.parse_args()
-HAS_FLAX = not args.plain and all(importlib.util.find_spec(name) for name in ("flax", "optax"))
+KEY = jax.random.key(0)
 
 
-def forward(params, x):
-    for name in sorted(params):
-        x = jax.nn.gelu(x @ params[name]["kernel"] + params[name]["bias"])
-    return x
+def adam_by_hand(grads, state):
+    params, (mu, nu) = state["params"], (state["opt_state"]["mu"], state["opt_state"]["nu"])
+    mu = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mu, grads)
+    nu = jax.tree.map(lambda n, g: 0.999 * n + 0.001 * g * g, nu, grads)
+    new = jax.tree.map(lambda p, m, n: p - 1e-3 * m / (jnp.sqrt(n) + 1e-8), params, mu, nu)
+    return {"params": new, "opt_state": {"mu": mu, "nu": nu}}
 
 
-if HAS_FLAX:
+def layer(x, weights):
+    return jax.nn.gelu(x @ weights["kernel"] + weights["bias"])
+
+
+def by_hand():
+    """Layers in a dictionary, or stacked for a scan that computes each layer again in the backward."""
+    kernels = jax.random.normal(KEY, (args.layers, args.width, args.width)) / args.width**0.5
+    params = {"kernel": kernels, "bias": jnp.zeros((args.layers, args.width))}
+    if args.model == "dictionaries":
+        params = {f"layer_{i}": jax.tree.map(lambda whole, i=i: whole[i], params) for i in range(args.layers)}
+
+    def forward(params, x):
+        if args.model == "scan":
+            return jax.lax.scan(lambda x, one: (jax.checkpoint(layer)(x, one), None), x, params)[0]
+        for name in sorted(params):
+            x = layer(x, params[name])
+        return x
+
+    def step(state, batch):
+        def loss(params):
+            return jnp.mean((forward(params, batch["x"]) - batch["y"]) ** 2)
+
+        value, grads = jax.value_and_grad(loss)(state["params"])
+        return adam_by_hand(grads, state), value
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    state = {"params": params, "opt_state": {"mu": zeros, "nu": jax.tree.map(jnp.zeros_like, params)}}
+    return state, step, lambda state: (state["params"], state["opt_state"]), (args.width,), (args.width,)
+
+
+def of_flax():
     import optax
     from flax import linen as nn
     from flax.training import train_state
 
-    class Net(nn.Module):
+    class Dense(nn.Module):
         @nn.compact
         def __call__(self, x):
             for _ in range(args.layers):
                 x = nn.gelu(nn.Dense(args.width)(x))
             return x
 
-    net = Net()
-    variables = jax.jit(net.init)(jax.random.key(0), jnp.ones((1, args.width)))
-    state = train_state.TrainState.create(apply_fn=net.apply, params=variables["params"], tx=optax.adam(1e-3))
-    del variables
+    class Cnn(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            for i in range(args.layers):
+                x = nn.relu(nn.Conv(args.width >> 4, (3, 3))(x))
+                x = nn.max_pool(x, (2, 2), strides=(2, 2)) if i % 2 else x
+            return nn.Dense(args.width)(x.mean(axis=(1, 2)))
+
+    class Transformer(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            for _ in range(args.layers):
+                x = x + nn.SelfAttention(num_heads=8)(nn.LayerNorm()(x))
+                x = x + nn.Dense(args.width)(nn.gelu(nn.Dense(4 * args.width)(nn.LayerNorm()(x))))
+            return x
+
+    net, shape = {"flax": (Dense(), (args.width,)), "cnn": (Cnn(), (32, 32, 3)),
+                  "transformer": (Transformer(), (64, args.width))}[args.model]  # fmt: skip
+    params = jax.jit(net.init)(KEY, jnp.ones((1, *shape)))["params"]
+    state = train_state.TrainState.create(apply_fn=net.apply, params=params, tx=optax.adam(1e-3))
 
     def step(state, batch):
         def loss(params):
@@ -55,69 +106,77 @@ if HAS_FLAX:
         value, grads = jax.value_and_grad(loss)(state.params)
         return state.apply_gradients(grads=grads), value
 
-    def trees(state):
-        return state.params, state.opt_state
-else:
-    keys = jax.random.split(jax.random.key(0), args.layers)
-    params = {
-        f"layer_{i}": {
-            "kernel": jax.random.normal(keys[i], (args.width, args.width)) / args.width**0.5,
-            "bias": jnp.zeros(args.width),
-        }
-        for i in range(args.layers)
-    }
-    state = {
-        "params": params,
-        "opt_state": {"mu": jax.tree.map(jnp.zeros_like, params), "nu": jax.tree.map(jnp.zeros_like, params)},
-    }
-    del params, keys
+    out = shape if args.model == "transformer" else (args.width,)
+    return state, step, lambda state: (state.params, state.opt_state), shape, out
+
+
+def of_equinox():
+    import equinox
+    import optax
+
+    model = equinox.nn.MLP(args.width, args.width, args.width, args.layers - 1, key=KEY)
+    params, rest = equinox.partition(model, equinox.is_array)
+    tx = optax.adam(1e-3)
 
     def step(state, batch):
         def loss(params):
-            return jnp.mean((forward(params, batch["x"]) - batch["y"]) ** 2)
+            model = equinox.combine(params, rest)
+            return jnp.mean((jax.vmap(model)(batch["x"]) - batch["y"]) ** 2)
 
-        value, grads = jax.value_and_grad(loss)(state["params"])
-        mu = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["opt_state"]["mu"], grads)
-        nu = jax.tree.map(lambda n, g: 0.999 * n + 0.001 * g * g, state["opt_state"]["nu"], grads)
-        new = jax.tree.map(lambda p, m, n: p - 1e-3 * m / (jnp.sqrt(n) + 1e-8), state["params"], mu, nu)
-        return {"params": new, "opt_state": {"mu": mu, "nu": nu}}, value
+        params, opt_state = state
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return (equinox.apply_updates(params, updates), opt_state), value
 
-    def trees(state):
-        return state["params"], state["opt_state"]
+    # JAX names what a program takes by its arguments.
+    def of_two(params, opt_state, batch):
+        return step((params, opt_state), batch)
 
-
-def size(tree):
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+    return (params, tx.init(params)), of_two, lambda state: state, (args.width,), (args.width,)
 
 
-device = jax.local_devices()[0]
-train = jax.jit(step, donate_argnums=0)
-batches = [
-    {"x": jax.device_put(jax.random.normal(jax.random.key(i), (args.batch, args.width))), "y": jnp.ones((args.batch, args.width))}
-    for i in range(4)
-]
-kept, times = [], []
-for turn in range(60):
-    began = time.perf_counter()
-    state, loss = train(state, batches[turn % 4])
-    loss.block_until_ready()
-    times.append(time.perf_counter() - began)
-    if turn % 5 == 0:
-        kept.append(jnp.full((1 + turn, 4096), float(turn)))
-    if turn % 20 == 19:
-        kept.clear()
-    if turn % 3 == 2:
-        jax.block_until_ready((state, kept))
-        stats = device.memory_stats()
-        params, optimizer = trees(state)
-        mark = f"m{turn // 3}"
-        vramscope.mark(mark)
-        print("MARK", json.dumps({
-            "mark": mark, "in_use": stats["bytes_in_use"], "peak": stats["peak_bytes_in_use"],
-            "parameter": size(params), "optimizer state": size(optimizer),
-        }), flush=True)
-digest = hashlib.sha256()
-for leaf in jax.tree.leaves(trees(state)):
-    digest.update(jax.device_get(leaf).tobytes())
-print("DIGEST", digest.hexdigest())
-print("STEP", json.dumps({"median_us": statistics.median(times[10:]) * 1e6, "flax": HAS_FLAX}))
+def bytes_on(device, tree):
+    return sum(shard.data.nbytes for leaf in jax.tree.leaves(tree) for shard in leaf.addressable_shards if shard.device == device)
+
+
+def main():
+    makers = {"dictionaries": by_hand, "scan": by_hand, "equinox": of_equinox}
+    state, step, trees, shape, out = makers.get(args.model, of_flax)()
+    devices = jax.local_devices()[: args.devices]
+    mesh = Mesh(devices, ("data",))
+    whole, split = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    state = jax.device_put(state, whole)
+    in_two = args.model == "equinox"
+    train = jax.jit(step, donate_argnums=(0, 1) if in_two else 0)
+    batches = [
+        jax.device_put({"x": jax.random.normal(jax.random.key(i), (args.batch, *shape)), "y": jnp.ones((args.batch, *out))}, split)
+        for i in range(4)
+    ]
+    kept, times = [], []
+    for turn in range(60):
+        began = time.perf_counter()
+        state, loss = train(*(state if in_two else (state,)), batches[turn % 4])
+        loss.block_until_ready()
+        times.append(time.perf_counter() - began)
+        if turn % 5 == 0:
+            kept.append(jnp.full((1 + turn, 4096), float(turn)))
+        if turn % 20 == 19:
+            kept.clear()
+        if turn % 3 == 2:
+            jax.block_until_ready((state, kept))
+            params, optimizer = trees(state)
+            mark = f"m{turn // 3}"
+            vramscope.mark(mark)
+            print("MARK", json.dumps({"mark": mark, "gpus": [
+                {"in_use": device.memory_stats()["bytes_in_use"], "peak": device.memory_stats()["peak_bytes_in_use"],
+                 "parameter": bytes_on(device, params), "optimizer state": bytes_on(device, optimizer)}
+                for device in devices
+            ]}), flush=True)  # fmt: skip
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(trees(state)):
+        digest.update(jax.device_get(leaf).tobytes())
+    print("DIGEST", digest.hexdigest())
+    print("STEP", json.dumps({"median_us": statistics.median(times[10:]) * 1e6}))
+
+
+main()

@@ -8,6 +8,7 @@
  *
  *   FAKE_PJRT_BYTES   size of the table instead of 1144
  *   FAKE_PJRT_MAJOR   major version instead of 0
+ *   FAKE_PJRT_SLACK   bytes that a program gets beyond its temporary memory
  *
  * Functions beside the table, which a real plugin does not have:
  */

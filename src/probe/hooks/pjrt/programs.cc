@@ -175,6 +175,7 @@ struct Execution {
 constexpr size_t kMostExecutions = 1024;
 constinit Execution g_executions[kMostExecutions]{};
 constinit std::atomic<uint64_t> g_last_execution{0};
+constinit std::atomic<int32_t> g_ending{0};  // calls of OnComplete
 // By plugin and device; 0: none.
 constinit std::atomic<uint64_t> g_current[Plugin::kMost][kMostDevices]{};
 
@@ -216,9 +217,11 @@ struct Watched {
 void OnComplete(void* error, void* data) {
   const Watched watched = Watched::Unpack(data);
   uint64_t expected = watched.execution;
+  g_ending.fetch_add(1, std::memory_order_seq_cst);
   if (g_current[watched.plugin][watched.device].compare_exchange_strong(expected, 0,
                                                                         std::memory_order_acq_rel))
     EndExecution(watched.execution, watched.device);
+  g_ending.fetch_sub(1, std::memory_order_seq_cst);
   PluginAt(watched.plugin).DestroyError(error);
 }
 
@@ -347,13 +350,50 @@ void RecordResults(const Plugin& plugin, const Word* arguments, const Program& p
   }
 }
 
+// XLA's allocator may give a program more than it asks for. An execution that raises the pool's
+// peak shows how much: XLA takes the temporary memory back, by its own count, before the call
+// returns.
+class TemporarySize {
+ public:
+  TemporarySize(const Plugin& plugin, const Word* arguments, uint32_t run, Program* program)
+      : plugin_(plugin), program_(program) {
+    if (run >= Program::kFirstRuns || program->temporary_bytes == 0)
+      return;
+    const void* const* devices = nullptr;
+    device_ = DevicesOf(plugin, arguments, &devices) != 0 ? devices[0]
+                                                          : PointerAt(arguments, kExecuteDevice);
+    if (device_ != nullptr && !AskPool(plugin, device_, &before_))
+      device_ = nullptr;
+  }
+  void Measure() {
+    PoolFigures after;
+    if (device_ == nullptr || !IsAlone() || !AskPool(plugin_, device_, &after) ||
+        after.peak <= before_.peak)
+      return;
+    const uint64_t taken = after.peak - after.in_use;
+    // More than that is something else.
+    const uint64_t asked = RoundUp(program_->temporary_bytes);
+    if (taken > asked && taken <= asked + asked / 4)
+      program_->temporary_bytes = taken;
+  }
+
+ private:
+  const Plugin& plugin_;
+  Program* program_;
+  const void* device_ = nullptr;
+  PoolFigures before_;
+};
+
 void* ExecuteProgram(const Plugin& plugin, Word* arguments, Program* program) {
   constexpr uint32_t kClockEvery = 16;
   const uint32_t run = program->runs.fetch_add(1, std::memory_order_relaxed);
   if (run % kClockEvery == 0)
     MaybeRead();
+  TemporarySize temporary(plugin, arguments, run, program);
   const UnderWay under_way;
   void* const error = plugin.Get(Call::kLoadedExecutable_Execute)(arguments);
+  if (error == nullptr)
+    temporary.Measure();
   NameArguments(arguments, run, program);
   // What it took over was given back before its results were made of it.
   EndDonated(plugin, arguments, error != nullptr || Program::ChecksAll(run), program);
@@ -396,6 +436,10 @@ void* DestroyExecutable(const Plugin& plugin, Word* arguments) {
   return plugin.Get(Call::kLoadedExecutable_Destroy)(arguments);
 }
 
+bool IsEndingTemporary() {
+  return g_ending.load(std::memory_order_seq_cst) != 0;
+}
+
 bool EndTemporaryOf(int32_t device) {
   bool has_ended = false;
   for (size_t plugin = 0; plugin < Plugin::kMost; ++plugin)
@@ -418,6 +462,7 @@ void* ReadyEvent(const Plugin& plugin, Word* arguments) {
 }
 
 void ForgetPrograms() {
+  g_ending.store(0, std::memory_order_relaxed);
   for (auto& of_plugin : g_current) {
     for (std::atomic<uint64_t>& current : of_plugin)
       current.store(0, std::memory_order_relaxed);

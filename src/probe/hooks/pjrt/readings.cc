@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "format/records.h"
 #include "probe/hooks/pjrt/recorded.h"
@@ -41,7 +43,7 @@ constinit std::atomic<bool> g_is_reading{false};
 constinit std::atomic<int64_t> g_due_ns{0};
 
 bool IsQuiet() {
-  return g_under_way.load(std::memory_order_acquire) == 0;
+  return g_under_way.load(std::memory_order_acquire) == 0 && !IsEndingTemporary();
 }
 
 // The pools' used bytes of one device number, of all plugins. False if one does not say.
@@ -52,11 +54,10 @@ bool AskInUse(int32_t ordinal, uint64_t* bytes) {
     const void* const device = known.device.load(std::memory_order_acquire);
     if (device == nullptr || known.ordinal.load(std::memory_order_relaxed) != ordinal)
       continue;
-    Arguments<32> stats(device);
-    if (!known.plugin.load(std::memory_order_relaxed)->Ask(Call::kDevice_MemoryStats, &stats))
+    PoolFigures figures;
+    if (!AskPool(*known.plugin.load(std::memory_order_relaxed), device, &figures))
       return false;
-    const auto in_use = stats.Get<int64_t>(kSecondWord);
-    *bytes += in_use > 0 ? static_cast<uint64_t>(in_use) : 0;
+    *bytes += figures.in_use;
     has_any = true;
   }
   return has_any;
@@ -100,9 +101,11 @@ void WaitForReaders() {
   }
 }
 
-void Read() {
+// False if not all devices could be read.
+bool Read() {
   if (!IsQuiet() || g_is_reading.exchange(true, std::memory_order_acq_rel))
-    return;
+    return false;
+  bool is_whole = true;
   g_readers.fetch_add(1, std::memory_order_seq_cst);
   for (int32_t ordinal = 0;
        ordinal < kMostOrdinals && g_destroying.load(std::memory_order_seq_cst) == 0; ++ordinal) {
@@ -110,9 +113,12 @@ void Read() {
     const int64_t before = account.given_out.load(std::memory_order_acquire);
     uint64_t in_use = 0;
     // Something that changes meanwhile makes the reading useless.
-    if (!AskInUse(ordinal, &in_use) || !IsQuiet() ||
-        account.given_out.load(std::memory_order_acquire) != before)
+    if (!AskInUse(ordinal, &in_use))
       continue;
+    if (!IsQuiet() || account.given_out.load(std::memory_order_acquire) != before) {
+      is_whole = false;
+      continue;
+    }
     int64_t rest = static_cast<int64_t>(in_use) - before;
     // XLA has taken back what the last program needed.
     if (rest < 0 && EndTemporaryOf(ordinal))
@@ -121,9 +127,20 @@ void Read() {
   }
   g_readers.fetch_sub(1, std::memory_order_seq_cst);
   g_is_reading.store(false, std::memory_order_release);
+  return is_whole;
 }
 
 }  // namespace
+
+bool AskPool(const Plugin& plugin, const void* device, PoolFigures* figures) {
+  constexpr size_t kInUse = 3, kPeak = 4, kPeakIsSet = 5;
+  Arguments<32> stats(device);
+  if (!plugin.Ask(Call::kDevice_MemoryStats, &stats))
+    return false;
+  figures->in_use = static_cast<uint64_t>(std::max<int64_t>(stats.Get<int64_t>(kInUse), 0));
+  figures->peak = stats.Get<bool>(kPeakIsSet) ? stats.words[kPeak] : 0;
+  return true;
+}
 
 void CountGivenOut(int32_t device, int64_t bytes) {
   if (device >= 0 && device < kMostOrdinals)
@@ -196,8 +213,10 @@ void* DestroyClient(const Plugin& plugin, Word* arguments) {
 namespace vramscope::probe {
 
 void PjrtMarkReading() {
-  if (!SessionIsOff())
-    pjrt::Read();
+  // A thread of XLA's may be just ending a program's memory.
+  constexpr int kMostTries = 100;
+  for (int i = 0; i < kMostTries && !SessionIsOff() && !pjrt::Read(); ++i)
+    sched_yield();
 }
 
 }  // namespace vramscope::probe

@@ -21,6 +21,18 @@ class UnderWay {
   UnderWay& operator=(const UnderWay&) = delete;
 };
 
+// What XLA says of a device's pool. False if it does not.
+struct PoolFigures {
+  uint64_t in_use = 0;
+  uint64_t peak = 0;  // of `in_use`; 0: unknown
+};
+bool AskPool(const Plugin& plugin, const void* device, PoolFigures* figures);
+
+// Whether this thread's call is the only one under way.
+inline bool IsAlone() {
+  return g_under_way.load(std::memory_order_acquire) == 1;
+}
+
 // Recorded memory was given out (or, negative, given back).
 void CountGivenOut(int32_t device, int64_t bytes);
 // A device may be asked until its client is destroyed.

@@ -63,6 +63,8 @@ void EndBlock(const void* key, uint64_t bytes, int32_t device);
 
 // Ends the temporary memory of the last programs on the device. Whether there was any.
 bool EndTemporaryOf(int32_t device);
+// Whether another thread is doing so, and has not recorded it yet.
+bool IsEndingTemporary();
 
 // The device that a PJRT_Device is, by its number in this process; -1 if unknown.
 int32_t OrdinalOf(const Plugin& plugin, const void* device);
