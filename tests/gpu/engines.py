@@ -29,7 +29,7 @@ def compare_instant(recording, said):
     problems = [
         f"at {said['mark']}: {name} is {found[name]} and not {said[name]}" for name in EXACT if found[name] != said[name]
     ]
-    return {"at": said["mark"], **found, "said": {name: said[name] for name in EXACT}, "all": sums}, problems
+    return {"mark": said["mark"], **found, "oracle": {name: said[name] for name in EXACT}}, problems
 
 
 def graphs_case(by):
@@ -96,7 +96,7 @@ def peers_case(orders, expected):
             if [text.startswith(begins or "?") and ("keeps memory of" in text) == keeps for text in holders] != [True] * bool(holder):
                 problems.append(f"after {name}: held by {holders}, and not by {holder or 'nobody'}")
             gpus = [device for device in report["devices"] if device["kind"] == "gpu"]
-            found.append({"at": name, "open": entries, "holders": holders, "residual": [device["residual_bytes"] for device in gpus]})
+            found.append({"mark": name, "open": entries, "holders": holders, "residual": [device["residual_bytes"] for device in gpus]})
         return {"instants": found, "problems": problems}
 
     return run
@@ -118,7 +118,7 @@ def cupy_case(bench):
         share = sum(found.values()) / used
         if share < 0.99:
             problems.append(f"at {mark}: {share:.2%} of {used} bytes have a name")
-        instants.append({"at": mark, "used": used, "named": sum(found.values())})
+        instants.append({"mark": mark, "used": used, "named": sum(found.values())})
     problems += [f"loss: {loss}" for loss in recording.report()["losses"]]
     return {"instants": instants, "problems": problems}
 
@@ -140,11 +140,11 @@ def print_table(results):
         if "skipped" in result:
             print(f"{name:24s} skipped: {result['skipped']}")
         for instant in result.get("instants", []):
-            if "said" in instant:
-                cells = ", ".join(f"{key} {instant[key]} ({instant['said'][key]})" for key in EXACT)
-                print(f"{name:24s} {instant['at']:24s} {cells}")
+            if "oracle" in instant:
+                cells = ", ".join(f"{key} {instant[key]} ({instant['oracle'][key]})" for key in EXACT)
+                print(f"{name:24s} {instant['mark']:24s} {cells}")
             elif "used" in instant:
-                print(f"{name:24s} {instant['at']:24s} {instant['named']} of {instant['used']} bytes in use have a name")
+                print(f"{name:24s} {instant['mark']:24s} {instant['named']} of {instant['used']} bytes in use have a name")
             else:
-                print(f"{name:24s} {instant['at']:24s} open {instant['open']}, held by {instant['holders']}, residual {instant['residual']}")
+                print(f"{name:24s} {instant['mark']:24s} open {instant['open']}, held by {instant['holders']}, residual {instant['residual']}")
     print()
