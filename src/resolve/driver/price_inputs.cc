@@ -74,8 +74,8 @@ bool Asks(const trace::Event& event) {
 bool IsOfBlocks(const trace::Event& event) {
   return event.Is<trace::BlockAlloc>() || event.Is<trace::BlockFree>() ||
          event.Is<trace::PoolBlock>() || event.Is<trace::XlaBlock>() ||
-         event.Is<trace::GraphTensor>() ||
-         event.Is<trace::AllocatorTotals>() || (event.Is<trace::Prior>() && !IsPriorMemory(event));
+         event.Is<trace::GraphTensor>() || event.Is<trace::AllocatorTotals>() ||
+         (event.Is<trace::Prior>() && !IsPriorMemory(event));
 }
 
 // Whether local memory may grow: by a new limit, or for code that needs more than all code before.
