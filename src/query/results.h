@@ -110,6 +110,7 @@ enum class HolderKind : uint8_t {
   kKept,        // from earlier iterations
   kNeverFreed,  // by a program without iterations
   kOtherProcesses,
+  kOtherPools,  // free memory of allocators that the request did not ask
 };
 
 // A rank's bytes at the highest instant of its device in a stretch of time, and when that begins,

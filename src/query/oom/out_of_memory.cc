@@ -49,6 +49,8 @@ const char* HolderName(const HolderKey& holder) {
       return "allocated and never freed";
     case HolderKind::kOtherProcesses:
       return "other processes";
+    case HolderKind::kOtherPools:
+      return "free memory in pools of other libraries";
   }
   return holder.second == Category::kUnknown     ? "allocations of the program"
          : holder.second == Category::kTemporary ? "temporaries"
@@ -196,6 +198,10 @@ class Explainer {
       return KeyOf(HolderKind::kForwardResults);
     if (category == Category::kDriver)
       return KeyOf(HolderKind::kDriver);
+    // Each gives it back for its own requests only.
+    if (category == Category::kCached && out_.refusal.by_allocator && leaf.site.owner.value != 0 &&
+        leaf.site.owner != pytorch_)
+      return KeyOf(HolderKind::kOtherPools);
     return {HolderKind::kCategory, category};
   }
 
@@ -212,6 +218,8 @@ class Explainer {
       sum.count += leaf.count;
     };
     add(holders_[holder]);
+    if (holder.first == HolderKind::kOtherPools)
+      other_pools_[std::string(recording_.string(leaf.site.owner))] += leaf.bytes;
     if (format::IsSlack(leaf.site.part) == false)
       add(parts_of_holders_[holder][{line, name}]);
     add(categories_[foreign ? HolderName(holder) : format::CategoryName(category)]);
@@ -257,7 +265,8 @@ class Explainer {
       const uint32_t site = tables_.segments[i].site.value;
       const auto part = tables_.segments[i].part_in_use;
       mine[i] = site < tables_.sites.size() &&
-                tables_.sites[site].account == out_.refusal.account && part != Part::kGraphPool;
+                tables_.sites[site].account == out_.refusal.account && part != Part::kGraphPool &&
+                (!out_.refusal.by_allocator || tables_.sites[site].owner == pytorch_);
       if (mine[i])
         out_.in_segments_bytes += live.segments[i].HeldBytes();
       mine[i] = mine[i] && live.segments[i].FreeBytes() > 0;
@@ -349,6 +358,8 @@ class Explainer {
   void FillHolders() {
     for (const auto& [key, sum] : holders_) {
       MemoryHolder holder{HolderName(key), sum.bytes, sum.count, 0, "", "", key.first};
+      if (key.first == HolderKind::kOtherPools && other_pools_.size() == 1)
+        holder.name = "free memory in the pool of " + other_pools_.begin()->first;
       for (const auto& [part, of_part] : parts_of_holders_[key]) {
         if (of_part.bytes <= holder.largest_bytes)
           continue;
@@ -448,6 +459,7 @@ class Explainer {
   std::set<uint32_t> kept_lines_;
   std::map<std::string, Sum> categories_, layers_, lines_;
   std::map<HolderKey, Sum> holders_;
+  std::map<std::string, uint64_t> other_pools_;  // by owner
   std::map<HolderKey, std::map<std::pair<std::string, std::string>, Sum>> parts_of_holders_;
   std::unordered_map<uint32_t, uint64_t> layer_activations_, layer_forwards_;
   RefusalFacts facts_;

@@ -123,6 +123,12 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
     add("end the other processes of this device, or choose another one", others->bytes,
         "what they hold");
   }
+  if (const MemoryHolder* const pools = Holder(what, HolderKind::kOtherPools)) {
+    const bool is_cupy = pools->name.ends_with(" CuPy");
+    add(is_cupy ? "cupy.get_default_memory_pool().free_all_blocks() before"
+                : "have the other libraries give their free memory back before",
+        pools->bytes, "what they keep for requests of their own; at most");
+  }
   const uint64_t activations = Of(facts, Category::kActivation);
   if (facts.largest_layer_activation < activations) {
     add("checkpoint activations (torch.utils.checkpoint)",

@@ -209,6 +209,24 @@ TEST_F(OutOfMemoryTest, AGraphPool) {
   EXPECT_EQ(what.free_in_segments_bytes, 0u);  // only the graph may use it
 }
 
+TEST_F(OutOfMemoryTest, APoolOfAnotherLibrary) {
+  tables::SiteRow free = builder_.SiteOf(account_, Part::kCached, Category::kCached);
+  free.owner = builder_.Text("CuPy");
+  tables::SiteRow backing = free;
+  backing.backing = 1;
+  for (int i = 0; i < 67; ++i) {
+    const auto segment = builder_.Segment(builder_.Site(free), Part::kFragmentation);
+    builder_.Row(builder_.Site(backing), 50, tables::kNever, kGiB, segment);
+  }
+  const OutOfMemory what = Explain();
+  EXPECT_THAT(what.cause, HasSubstr("free memory in the pool of CuPy: 67.0 GiB (83 % of the"));
+  EXPECT_EQ(Advised(what, "cupy.get_default_memory_pool().free_all_blocks()"), "67 GiB");
+  // Of the driver, by whom is unknown.
+  builder_.tables.out_of_memory.clear();
+  Refuse(7 * kGiB, 1000, "cuMemAlloc_v2");
+  EXPECT_THAT(Explain().cause, HasSubstr("fragmentation: 67.0 GiB are free"));
+}
+
 TEST_F(OutOfMemoryTest, CommunicatorsWorkspacesAndOptimizerState) {
   const struct {
     Category category;
