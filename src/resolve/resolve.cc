@@ -185,8 +185,7 @@ void TablesOf::AddProcesses() {
     row.wait_status = process.wait_status.value_or(-1);
     row.closed_cleanly = process.closed_cleanly ? 1 : 0;
     row.began_late = state.began_late ? 1 : 0;
-    row.iterations_by =
-        iterations.by_marks ? tables::IterationsBy::kMarks : tables::IterationsBy::kSteps;
+    row.iterations_by = iterations.by;
     out_.processes.push_back(row);
     for (int64_t number = iterations.first; number < iterations.count(); ++number) {
       out_.iterations.push_back(

@@ -14,7 +14,7 @@ inline constexpr int64_t kNever = INT64_MAX;
 
 enum class DeviceKind : uint8_t { kGpu = 0, kHost = 1, kCpu = 2 };
 enum class FrameKind : uint8_t { kPython = 0, kNative = 1 };
-enum class IterationsBy : uint8_t { kSteps = 0, kMarks = 1, kProfiler = 2 };
+enum class IterationsBy : uint8_t { kSteps = 0, kMarks = 1, kProfiler = 2, kProgram = 3 };
 enum class Estimated : uint8_t { kExact = 0, kByFreeMemory = 1, kCorrected = 2 };
 enum class InvariantKind : uint8_t { kFreedTwice = 0, kOutsideSegment = 1, kOverfullSegment = 2 };
 

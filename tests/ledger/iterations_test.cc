@@ -226,6 +226,45 @@ TEST_F(IterationsTest, ReservedIsWhatTheAllocatorHolds) {
   EXPECT_EQ(EndOf(found.iterations[1], Category::kCached), 20 * kMiB);
 }
 
+TEST_F(IterationsTest, XlasMainProgramMakesIterations) {
+  trace_.On(gpu_);
+  uint64_t next = 0x1000;
+  const auto execute = [&](const char* name, uint64_t bytes, uint64_t temporary) {
+    using Kind = format::XlaBlockKind;
+    const tables::StringId program = trace_.Text(name);
+    int64_t recorded_ns = 0;  // of both results
+    for (int i = 0; i < 2; ++i, next += 0x1000) {
+      trace::Event& event = trace_.Add(trace::XlaBlock{.address = next,
+                                                       .size = bytes,
+                                                       .requested = bytes,
+                                                       .kind = Kind::kOutput,
+                                                       .name = program});
+      event.begin_ns = recorded_ns = i == 0 ? event.begin_ns : recorded_ns;
+    }
+    trace_.Add(trace::XlaBlock{.address = next,
+                               .size = temporary,
+                               .requested = temporary,
+                               .kind = Kind::kTemporary,
+                               .name = program});
+    trace_.Free(next);
+    next += 0x1000;
+  };
+  execute("jit_init", 100, 1);
+  for (uint64_t i = 0; i < 4; ++i) {
+    execute("jit_step", 50, 10 + i);
+    execute("jit_full", 1, 1);
+  }
+  trace_.At(1'000'000'000);
+  execute("jit_eval", 1000, 7);
+  const Iterations found = IterationsOf();
+  EXPECT_EQ(found.source, "executions of XLA's main program");
+  ASSERT_THAT(found.iterations, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(found.iterations[i].end_bytes, 200 + (i + 1) * 102) << i;
+    EXPECT_EQ(found.iterations[i].peak_bytes, found.iterations[i].end_bytes + 8 + i) << i;
+  }
+}
+
 TEST_F(IterationsTest, WithoutIterationsItSaysWhatMakesThem) {
   trace_.Alloc(0x1000, 1);
   auto analysis = Analyse(trace_);

@@ -422,8 +422,8 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   Iterations out;
   VRAMSCOPE_ASSIGN_OR_RETURN(out.iterations, FindIterations(recording));
   VRAMSCOPE_ASSIGN_OR_RETURN(out.parameters, FindParameters(recording, times));
-  constexpr const char* kSourceNames[] = {"optimizer steps", "marks",
-                                          "profiler steps"};  // IterationsBy
+  constexpr const char* kSourceNames[] = {"optimizer steps", "marks", "profiler steps",
+                                          "executions of XLA's main program"};  // IterationsBy
   std::set<size_t> sources;
   for (uint32_t i = 1; i < tables.processes.size(); ++i) {
     if (!times.Of(tables::ProcessId{i}).empty())

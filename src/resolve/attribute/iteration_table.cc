@@ -45,11 +45,26 @@ bool IterationTable::OnMark(const trace::EventContext& at, const trace::Mark& e)
   return true;
 }
 
+void IterationTable::On(const trace::EventContext& at, const trace::XlaBlock& e) {
+  ProcessSteps& process = processes_[at.process.value];
+  process.last_xla_ns = at.time_ns;
+  if (e.kind != format::XlaBlockKind::kOutput)
+    return;
+  Program& program = process.programs[e.name];
+  program.result_bytes += e.size;
+  // The results of one execution are recorded together.
+  if (process.run_ns == at.begin_ns)
+    return;
+  process.run_ns = at.begin_ns;
+  program.runs_ns.push_back(at.time_ns);
+}
+
 void IterationTable::On(const trace::EventContext& at, const trace::Past& e) {
   ProcessSteps& process = processes_[at.process.value];
   constexpr uint64_t kMost = uint64_t{1} << 40;
   process.result.first = static_cast<int64_t>(std::min(e.iterations, kMost));
-  process.result.by_marks = e.by_marks != 0;
+  if (e.by_marks != 0)
+    process.result.by = tables::IterationsBy::kMarks;
   if (e.iterations != 0)
     process.past_ns = at.time_ns;
 }
@@ -84,15 +99,40 @@ std::vector<int64_t> IterationTable::EndsOf(const std::vector<Step>& steps) {
   return ends;
 }
 
+void IterationTable::TakeProgram(ProcessSteps* process) {
+  constexpr size_t kFewestRuns = 3;
+  const Program* main = nullptr;
+  for (const auto& [name, program] : process->programs) {
+    if (program.runs_ns.size() >= kFewestRuns &&
+        (main == nullptr || program.result_bytes > main->result_bytes))
+      main = &program;
+  }
+  if (main == nullptr)
+    return;
+  const std::vector<int64_t>& runs = main->runs_ns;
+  ProcessIterations& result = process->result;
+  result.by = tables::IterationsBy::kProgram;
+  result.begin_ns = runs.front() - 1;
+  for (size_t i = 1; i < runs.size(); ++i)
+    result.ends_ns.push_back(runs[i] - 1);
+  // What follows the last execution may be something else.
+  const int64_t interval_ns = runs.back() - runs[runs.size() - 2];
+  result.ends_ns.push_back(std::min(process->last_xla_ns, runs.back() + interval_ns));
+}
+
 void IterationTable::Finish() {
   for (ProcessSteps& process : processes_) {
     ProcessIterations& result = process.result;
     // A step without an end was not completed.
     std::erase_if(process.steps, [](const Step& step) { return step.end_ns == 0; });
-    result.by_marks = result.by_marks || !process.marks_ns.empty();
-    result.ends_ns = result.by_marks ? process.marks_ns : EndsOf(process.steps);
-    if (result.ends_ns.empty())
+    if (!process.marks_ns.empty())
+      result.by = tables::IterationsBy::kMarks;
+    result.ends_ns =
+        result.by == tables::IterationsBy::kMarks ? process.marks_ns : EndsOf(process.steps);
+    if (result.ends_ns.empty()) {
+      TakeProgram(&process);
       continue;
+    }
     if (process.past_ns) {
       result.begin_ns = std::min(*process.past_ns, result.ends_ns.front());
       continue;

@@ -183,6 +183,11 @@ void Ledger::On(const trace::EventContext& at, const trace::Communicator& e) {
   objects_.On(at, e);
 }
 
+void Ledger::On(const trace::EventContext& at, const trace::XlaBlock& e) {
+  blocks_.On(at, e);
+  base_.iterations.On(at, e);
+}
+
 void Ledger::On(const trace::EventContext& at, const trace::ModuleGone& e) {
   ++base_.progress.processes[at.process.value].modules_gone;
   modules_.On(at, e);

@@ -91,6 +91,7 @@ class Ledger {
   void On(const trace::EventContext& at, const trace::ProcessSample& e);
   void On(const trace::EventContext& at, const trace::Prior& e);
   void On(const trace::EventContext& at, const trace::Name& e);
+  void On(const trace::EventContext& at, const trace::XlaBlock& e);
   void On(const trace::EventContext& at, const trace::Communicator& e);
   void On(const trace::EventContext& at, const trace::ModuleGone& e);
   void On(const trace::EventContext& at, const trace::Mark& e);

@@ -2,6 +2,7 @@
 """XLA's buffers and programs, by a fake PJRT plugin that counts what it has given out."""
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -120,6 +121,14 @@ def test_categories_and_names(tmp_path):
     assert {f"opt_state/0/mu/Dense_{i}/kernel" for i in range(10)} < names
     modules = {row["path"][1] for row in rows(recording, "step-5", "owner,module")}
     assert {"params/Dense_0", "opt_state/0/mu/Dense_0"} < modules
+
+
+def test_executions_of_the_main_program_are_iterations(tmp_path):
+    recording = run(tmp_path, PLUGIN)
+    command = [VRAMSCOPE, "iterations", recording.file, "--json"]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert said["source"] == "executions of XLA's main program"
+    assert {row["number"] for row in said["iterations"]} - {-1} == set(range(6))
 
 
 @pytest.mark.parametrize("entries", [93, 97, 70])
