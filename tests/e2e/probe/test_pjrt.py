@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import vramscope
 from driver_steps import Recording, check, record
 from places import FAKE, HOSTS, MIB, VRAMSCOPE
 
@@ -129,6 +131,18 @@ def test_executions_of_the_main_program_are_iterations(tmp_path):
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert said["source"] == "executions of XLA's main program"
     assert {row["number"] for row in said["iterations"]} - {-1} == set(range(6))
+
+
+def test_executions_from_eight_threads_are_all_there(tmp_path):
+    recording = run(tmp_path, PLUGIN, VRAMSCOPE_TEST_EXECUTIONS="10000")
+    check(recording)
+    assert "losses      none" in info(recording)
+    assert sums(rows(recording, "executed"))[0] == (0, 0, 0, POOL)
+    with vramscope.read(recording.file) as trace:
+        tags = Counter(tag for part in trace.allocations(by=["tag"]) for tag in part["tag"])
+    assert tags["jit_quick"] == 2 * 8 * 10_000, "a result and temporary memory"
+    last = Path(f"{tmp_path / 'steps'}.xla").read_text().splitlines()[-1].split()
+    assert last[0] == "rate" and float(last[1]) > 10_000
 
 
 @pytest.mark.parametrize("entries", [93, 97, 70])

@@ -3,11 +3,14 @@
 // destroyed, programs with temporary memory, errors, and eight threads. At each step it adds what
 // the plugin has given out to the file of VRAMSCOPE_TEST_STEPS with ".xla" behind it. With
 // VRAMSCOPE_TEST_CLIENT_ENDS it only destroys the clients, while memory is in use beside buffers.
+// With VRAMSCOPE_TEST_EXECUTIONS=N eight threads only execute a program N times each, and it adds
+// the number of executions a second.
 #include <pthread.h>
 #include <vramscope/annotate.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <random>
 #include <string>
 #include <thread>
@@ -333,6 +336,34 @@ void EndClients(const std::vector<Plugin>& plugins) {
   StepOf(plugins, "client-ended");
 }
 
+void ExecuteOften(const std::vector<Plugin>& plugins, int count) {
+  constexpr int kThreads = 8;
+  const Plugin& plugin = plugins[0];
+  const FakeProgram quick = {"jit_quick", 1, 64, 0, 512, 1, nullptr};
+  void* const program = plugin.fake->load(&quick);
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < count; ++i)
+        Destroy(plugin, Execute(plugin, program, 1, {}, 1)[0]);
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  plugin.fake->finish();
+  vramscope_annotate_mark("executed");
+  StepOf(plugins, "executed");
+  const char* const path = std::getenv("VRAMSCOPE_TEST_STEPS");
+  if (path == nullptr)
+    return;
+  FILE* const file = std::fopen((std::string(path) + ".xla").c_str(), "a");
+  REQUIRE(file != nullptr);
+  std::fprintf(file, "rate %.0f\n", kThreads * count / took.count());
+  std::fclose(file);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -343,6 +374,10 @@ int main(int count, char** arguments) {
   Step("opened");
   if (std::getenv("VRAMSCOPE_TEST_CLIENT_ENDS") != nullptr) {
     EndClients(plugins);
+    return 0;
+  }
+  if (const char* const count = std::getenv("VRAMSCOPE_TEST_EXECUTIONS")) {
+    ExecuteOften(plugins, std::atoi(count));
     return 0;
   }
   EveryOrigin(plugins);
