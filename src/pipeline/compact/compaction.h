@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "resolve/attribute/phases.h"
 #include "trace/live/live_trace.h"
 #include "util/status.h"
 
@@ -22,6 +25,29 @@ struct CompactionOrigin {
   uint8_t end = 0;  // a format::OriginEnd
   tables::StackId forward;
   tables::StringId scope;  // 0: the event's own
+};
+
+// The marks that begin an engine's phases. They are kept up to the number that is listed; of later
+// ones the last.
+template <class Place>
+class PhaseMarks {
+ public:
+  // Whether to keep this mark at once.
+  bool Keeps(std::string_view mark, const Place& place) {
+    if (!place.is_old || !mark.starts_with(resolve::kPhaseMark) || mark == name_)
+      return false;
+    name_ = mark;
+    if (++count_ <= resolve::kMostEnginePhases)
+      return true;
+    last_ = place;
+    return false;
+  }
+  const std::optional<Place>& last() const { return last_; }
+
+ private:
+  std::string name_;
+  size_t count_ = 0;
+  std::optional<Place> last_;
 };
 
 struct LossSum {

@@ -124,6 +124,8 @@ class Dropper::Cursor {
     const std::string_view name(r.name.data, r.name.size);
     if (name == "iteration" || name.starts_with("iteration "))
       ++dropper_.marks_;
+    if (dropper_.phase_marks_.Keeps(name, item_.place))
+      dropper_.Keep(item_.place);
   }
   void On(const format::Step& r) {
     if (dropper_.first_optimizer_ == 0)
@@ -220,6 +222,8 @@ void Dropper::Run() {
     Keep(last.place);
   for (const auto& [optimizer, place] : steps_)
     Keep(place);
+  if (const auto& last = phase_marks_.last())
+    Keep(*last);
   plan_.knows_phases = first_optimizer_ != 0;
   plan_.by_marks = marks_ != 0;
   // The facts that the existing past records about itself.

@@ -94,6 +94,7 @@ class Dropper {
   std::map<std::pair<uint64_t, uint64_t>, Place> other_names_;  // by address and kind: the latest
   std::map<int64_t, Last> totals_;                              // by device
   std::map<uint64_t, Place> steps_;                             // under way, by optimizer
+  PhaseMarks<Place> phase_marks_;
   uint64_t first_optimizer_ = 0;
   uint64_t rounds_ = 0;  // of that optimizer
   uint64_t marks_ = 0;   // that end an iteration

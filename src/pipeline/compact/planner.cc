@@ -95,9 +95,16 @@ void CompactionPlanner::Finish() {
   }
 }
 
-void CompactionPlanner::On(const trace::EventContext& at, const trace::Mark& e, const Place&) {
-  if (at.process != trace::kNoProcess && iterations_.OnMark(at, e))
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::Mark& e,
+                           const Place& place) {
+  if (at.process == trace::kNoProcess)
+    return;
+  phases_.On(at, e);
+  if (iterations_.OnMark(at, e))
     phases_.OnIteration(at);
+  if (phase_marks_[at.process.value].Keeps(trace_.string(e.name), place))
+    Keep(place);
 }
 
 void CompactionPlanner::On(const trace::EventContext& at, const trace::Past& e, const Place&) {
@@ -398,6 +405,8 @@ void CompactionPlanner::Cut(size_t file) {
     if (key.first == process.value)
       Keep(place);
   }
+  if (const auto& last = phase_marks_[process.value].last())
+    Keep(*last);
   CompactionPlan& plan = plans_[file];
   plan.knows_phases = phases_.Knows(process);
   plan.has_python = phases_.HasPython(process);

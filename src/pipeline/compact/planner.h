@@ -169,6 +169,7 @@ class CompactionPlanner {
   std::map<std::tuple<uint16_t, uint64_t, uint8_t>, uint64_t> other_names_;
   std::map<std::pair<uint16_t, uint64_t>, Range> ranges_;  // by process and begin
   std::map<std::pair<uint16_t, uint64_t>, Place> steps_;   // under way
+  std::map<uint16_t, PhaseMarks<Place>> phase_marks_;      // by process
   resolve::Phases phases_;
   resolve::IterationTable iterations_;
   int64_t now_ns_ = 0;

@@ -9,8 +9,14 @@
 namespace vramscope::query {
 namespace {
 
-uint64_t LeftBelowLimit(const tables::HostSampleRow& sample) {
-  return sample.limit_bytes - std::min(sample.limit_bytes, sample.used_bytes);
+// Whether less is left below the limit. Where the same 64th of it is left, the processes' memory
+// decides: the group's figure falls only after a process has ended.
+bool IsFuller(const tables::HostSampleRow& sample, const tables::HostSampleRow& other) {
+  const auto left = [](const tables::HostSampleRow& of) {
+    return (of.limit_bytes - std::min(of.limit_bytes, of.used_bytes)) / (of.limit_bytes / 64 + 1);
+  };
+  return left(sample) != left(other) ? left(sample) < left(other)
+                                     : sample.resident_bytes > other.resident_bytes;
 }
 
 HostMemory HostMemoryAt(std::string at, const tables::HostSampleRow& sample, uint64_t kills) {
@@ -43,8 +49,7 @@ std::vector<HostMemory> MakeHostMemory(const tables::Recording& recording) {
     last = &sample;
     if (peak == nullptr || sample.resident_bytes > peak->resident_bytes)
       peak = &sample;
-    if (sample.limit_bytes != 0 &&
-        (fullest == nullptr || LeftBelowLimit(sample) < LeftBelowLimit(*fullest)))
+    if (sample.limit_bytes != 0 && (fullest == nullptr || IsFuller(sample, *fullest)))
       fullest = &sample;
   }
   std::vector<HostMemory> rows;

@@ -28,9 +28,7 @@ constexpr size_t kRecorded = size_t{1} << 16;
 // before it, if that is recent enough.
 constexpr uint64_t kFurthest = 32;
 
-constexpr std::string_view kPhaseMark = "phase:";
 // Two engines in one process may alternate without end.
-constexpr size_t kMostEnginePhases = size_t{1} << 16;
 
 }  // namespace
 

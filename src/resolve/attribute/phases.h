@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -13,6 +14,10 @@
 #include "trace/trace.h"
 
 namespace vramscope::resolve {
+
+// What a mark that begins an engine's phase begins with, and how many phases are listed.
+inline constexpr std::string_view kPhaseMark = "phase:";
+inline constexpr size_t kMostEnginePhases = size_t{1} << 16;
 
 // Follows the phase of each process and thread event by event, and decides the category of memory.
 //

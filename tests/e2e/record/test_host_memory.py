@@ -102,8 +102,9 @@ def test_the_kernel_ends_what_exceeds_the_limit(tmp_path: Path, who: str) -> Non
     last = at(report, "last" if who == "here" else "fullest")
     assert last["kills"] == 1
     assert last["limit_bytes"] == limit
-    assert 0.85 * limit < last["used_bytes"] <= limit, last
-    assert last["resident_bytes"] > 0.7 * limit, last
+    # Pages of files that the group read first are the rest.
+    assert 0.6 * limit < last["used_bytes"] <= limit, str(last)
+    assert last["resident_bytes"] > 0.6 * limit, str(last)
     ended = "it" if who == "here" else "a process of its control group"
     assert f"Host memory ran out: the kernel's out-of-memory killer ended {ended}. At " in text
     assert "of 160 MiB" in text

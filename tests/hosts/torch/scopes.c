@@ -169,6 +169,7 @@ static void Handler(int signal_number) {
 }
 
 static void Signals(void) {
+  free_cpu(NULL);  // the first call loads libc10, which a handler may not
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = Handler;
