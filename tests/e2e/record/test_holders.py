@@ -14,7 +14,7 @@ from test_attach import running, vramscope
 
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 
-# Ten leaks, each of so many KiB, and a function that waits with one more tensor. With `torch` and
+# Ten leaks, each of the given KiB, and a function that waits with one more tensor. With `torch` and
 # `tensor(KiB)` from the lines before.
 LEAKS = """
 import functools, gc, select, sys, threading

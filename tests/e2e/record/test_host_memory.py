@@ -16,7 +16,7 @@ from places import FAKE, MIB, VRAMSCOPE
 
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 
-# Takes as many MiB as it is told, one at a time, in itself or in a child.
+# Allocates that many MiB one at a time, in itself or in a child.
 TAKE = """
 import os, sys, time
 def take(mib):
