@@ -44,6 +44,7 @@ struct Options {
   // A program that was written down: its operations by number. Other entries of the table do not
   // change it.
   std::map<uint64_t, std::string> script;
+  std::string without;  // no operation of this name
   std::string truth_path;
 };
 

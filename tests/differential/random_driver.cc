@@ -2,7 +2,7 @@
 // A random program on the CUDA driver, for the fake driver of tests/fake_cuda:
 //
 //   random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] [--script FILE]
-//                 --truth FILE
+//                 [--without OPERATION] --truth FILE
 //
 // After every call, or at barriers if it has threads, it writes the fake driver's books to FILE and
 // adds a name record with the number of the instant to the recording. tests/differential/compare
@@ -134,9 +134,12 @@ void Program::RunOperation(uint64_t number, Hand& hand, bool parallel) {
     return;
   Rng rng(options_.seed, number);
   const auto& operations = Operations();
+  const auto is_chosen_from = [&](const Operation& operation) {
+    return (!parallel || operation.parallel) && options_.without != operation.name;
+  };
   uint64_t weights = 0;
   for (const Operation& operation : operations)
-    weights += !parallel || operation.parallel ? operation.weight : 0;
+    weights += is_chosen_from(operation) ? operation.weight : 0;
   uint64_t at = rng.Below(weights);
   const Operation* chosen = nullptr;
   for (const Operation& operation : operations) {
@@ -145,7 +148,7 @@ void Program::RunOperation(uint64_t number, Hand& hand, bool parallel) {
         chosen = &operation;
       continue;
     }
-    if (parallel && !operation.parallel)
+    if (!is_chosen_from(operation))
       continue;
     if (at < operation.weight) {
       chosen = &operation;
@@ -392,7 +395,7 @@ namespace {
   std::fprintf(
       stderr,
       "random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] [--script FILE] "
-      "--truth FILE\n");
+      "[--without OPERATION] --truth FILE\n");
   std::exit(2);
 }
 
@@ -449,6 +452,8 @@ int main(int argc, char** argv) {
       options.truth_path = value;
     else if (flag == "--script")
       options.script = ReadScript(value);
+    else if (flag == "--without")
+      options.without = value;
     else if (flag == "--only")
       options.only = ParseNumbers(value);
     else

@@ -307,6 +307,14 @@ TEST_F(PlannerTest, Marks_AreLeftOut) {
   EXPECT_THAT(Kept(), IsEmpty());
 }
 
+TEST_F(PlannerTest, Marks_ThatBeginAnotherPhase_AreKept) {
+  main().Add(format::Mark{.time = kStart + 100, .name = {"phase:load", 10}});
+  main().Add(format::Mark{.time = kStart + 200, .name = {"phase:load", 10}});
+  main().Add(format::Mark{.time = kStart + 300, .name = {"phase:serve", 11}});
+  Kept();
+  EXPECT_THAT(plan_.streams[0].keep, ElementsAre(true, false, true));
+}
+
 TEST_F(PlannerTest, Origin_SaysThePhaseAndWhetherTheBlockOutlivedIt) {
   using format::OriginEnd;
   const uint64_t step = main().PyFrame(0, "torch/optim/adam.py", "Adam.step", 10);
