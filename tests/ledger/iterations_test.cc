@@ -265,6 +265,30 @@ TEST_F(IterationsTest, XlasMainProgramMakesIterations) {
   }
 }
 
+TEST_F(IterationsTest, ExecutionsGoOnWhereARingBegins) {
+  trace_.On(gpu_);
+  const tables::StringId step = trace_.Text("jit_step");
+  const auto execute = [&](uint64_t number) {
+    trace_.Add(trace::XlaBlock{.address = 0x1000 * number,
+                               .size = 10,
+                               .requested = 10,
+                               .kind = format::XlaBlockKind::kOutput,
+                               .name = step});
+  };
+  // Kept, because it lives on; a hundred others are not.
+  execute(1);
+  execute(2);
+  trace_.Add(trace::Past{.iterations = 100});
+  for (uint64_t i = 3; i < 7; ++i)
+    execute(i);
+  const Iterations found = IterationsOf();
+  ASSERT_THAT(found.iterations, SizeIs(5));
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(found.iterations[i].number, static_cast<int64_t>(100 + i));
+    EXPECT_EQ(found.iterations[i].end_bytes, 10 * (i + 2)) << i;
+  }
+}
+
 TEST_F(IterationsTest, WithoutIterationsItSaysWhatMakesThem) {
   trace_.Alloc(0x1000, 1);
   auto analysis = Analyse(trace_);

@@ -62,12 +62,7 @@ VRAMSCOPE_EXPORT void vramscope_mark(const char* name) {
 }
 
 VRAMSCOPE_EXPORT void vramscope_scope_push(const char* name) {
-  if (SessionIsOff())
-    return;
-  // Without a name it still is a scope: its pop must not end the one around it.
-  if (name == nullptr || *name == '\0')
-    name = kNamelessScope;
-  ScopePush(kAnnotateDomain, name, CutText(name, kMaxScopeNameBytes));
+  ScopePushText(kAnnotateDomain, name);
 }
 
 VRAMSCOPE_EXPORT void vramscope_scope_pop() {

@@ -150,6 +150,14 @@ void ScopePush(uint64_t domain, const char* name, size_t size_bytes) {
   t_thread.scope = stack->path();
 }
 
+void ScopePushText(uint64_t domain, const char* name) {
+  if (SessionIsOff())
+    return;
+  if (name == nullptr || *name == '\0')
+    name = kNamelessScope;
+  ScopePush(domain, name, CutText(name, kMaxScopeNameBytes));
+}
+
 void ScopePop(uint64_t domain) {
   ScopeStack* const stack = t_thread.scopes;
   if (stack == nullptr)

@@ -22,8 +22,8 @@ inline constexpr char kNamelessScope[] = "(no name)";
 // Pushes and pops are balanced within each domain: if ranges of two libraries overlap, a pop ends a
 // range of its own domain.
 inline constexpr uint64_t kAnnotateDomain = 0;
-inline constexpr uint64_t kKokkosDomain = 2;
 inline constexpr uint64_t kNvtxDomain = 1;  // NVTX without a domain; its domains have other values
+inline constexpr uint64_t kKokkosDomain = 2;
 
 // The scopes of one thread. Lives in zeroed pages, whose untouched ones cost nothing. A signal
 // handler may push and pop at any instruction of a push.
@@ -80,6 +80,9 @@ void ScopesLoad();
 
 // Act on the calling thread. Nothing if this process is not recorded.
 void ScopePush(uint64_t domain, const char* name, size_t size_bytes);
+// A program's text, which may be null or empty: without a name it still is a scope, so that its pop
+// does not end the one around it.
+void ScopePushText(uint64_t domain, const char* name);
 void ScopePop(uint64_t domain);
 
 // The size of `text` cut at `limit_bytes`, not within a character of UTF-8.

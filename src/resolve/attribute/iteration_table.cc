@@ -67,6 +67,8 @@ void IterationTable::On(const trace::EventContext& at, const trace::Past& e) {
     process.result.by = tables::IterationsBy::kMarks;
   if (e.iterations != 0)
     process.past_ns = at.time_ns;
+  // Earlier executions are known only if their results lived on.
+  process.programs.clear();
 }
 
 // The leader is the first optimizer that steps. A round ends before the leader steps again. If
@@ -112,8 +114,9 @@ void IterationTable::TakeProgram(ProcessSteps* process) {
   const std::vector<int64_t>& runs = main->runs_ns;
   ProcessIterations& result = process->result;
   result.by = tables::IterationsBy::kProgram;
-  result.begin_ns = runs.front() - 1;
-  for (size_t i = 1; i < runs.size(); ++i)
+  result.begin_ns = process->past_ns.value_or(runs.front() - 1);
+  // What a ring dropped ended within an iteration.
+  for (size_t i = process->past_ns ? 0 : 1; i < runs.size(); ++i)
     result.ends_ns.push_back(runs[i] - 1);
   // What follows the last execution may be something else.
   const int64_t interval_ns = runs.back() - runs[runs.size() - 2];

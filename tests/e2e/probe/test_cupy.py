@@ -73,3 +73,39 @@ def test_another_version_of_cupy_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert done.returncode == 0, done.stderr
     info = subprocess.run([VRAMSCOPE, "info", trace], capture_output=True, text=True, check=True).stdout
     assert "arrays of CuPy" in info and "off: CuPy's pools are not as expected" in info
+
+
+def test_an_interrupt_reaches_the_program_and_no_tracer_sees_the_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It comes while the probe looks at CuPy, which the program does not.
+    interrupt = "def get_allocator():\n    if not _asked:\n        _asked.append(1)\n        os.kill(os.getpid(), signal.SIGINT)\n"
+    cuda = stand_in_cupy.CUDA.replace("def get_allocator():\n", interrupt)
+    monkeypatch.setattr(stand_in_cupy, "CUDA", cuda.replace("import ctypes\n", "import ctypes, os, signal\n_asked = []\n", 1))
+    program = tmp_path / "interrupted.py"
+    program.write_text(
+        "import sys, threading\n"
+        "files = set()\n"
+        "def trace(frame, event, argument):\n"
+        "    files.add(frame.f_code.co_filename)\n"
+        "sys.settrace(trace)\n"
+        "threading.settrace(trace)\n"
+        "try:\n"
+        "    import cupy\n"
+        "    for _ in range(100_000): pass\n"
+        "    print('not interrupted')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "import cupy, vramscope\n"
+        "for _ in range(100_000): pass\n"
+        "kept = []\n"
+        "def allocate():\n"
+        "    kept.append(cupy.empty(1 << 20))\n"
+        "thread = threading.Thread(target=allocate)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "vramscope.mark('now')\n"
+        "print(sorted(file for file in files if file.startswith('<vramscope')))\n"
+    )
+    trace, done = run(tmp_path, program)
+    assert done.stdout == "interrupted\n[]\n", (done.stdout, done.stderr)
+    rows = report(trace, "mark:now", "--by", "line")["rows"]
+    assert [row["bytes"] for row in rows if row["path"][0].startswith("interrupted.py:17 ")] == [1 << 20], rows

@@ -207,9 +207,9 @@ def test_tracers_do_not_see_the_agent(tmp_path):
         def trace(frame, event, arg):
             files.add(frame.f_code.co_filename)
             return trace
+        sys.settrace(trace)
         import torch
         from torch import nn
-        sys.settrace(trace)
         sys.setprofile(lambda frame, event, arg: files.add(frame.f_code.co_filename))
         model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 4))
         for i in range(3):

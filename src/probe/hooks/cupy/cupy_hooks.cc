@@ -75,6 +75,8 @@ Object NoteFree(Object, Object, Object keywords) {
 Object Allocate(Object plain, Object arguments, Object keywords) {
   if (!t_is_registered && g_cupy.register_thread != nullptr) {
     t_is_registered = true;
+    const CollectorPause collector;
+    const TracingPause tracing;
     const Owned done(g_api.PyObject_CallFunctionObjArgs(g_cupy.register_thread, nullptr));
     if (!done)
       return nullptr;  // of a signal handler of the program's
@@ -102,6 +104,7 @@ Object WatchAllocator(Object, Object plain) {
 constinit PyMethodDef g_cupy_builtins[] = {
     {"watch_allocator", WatchAllocator, kMethO, nullptr},
     {"ask", Ask, kMethNoArgs, nullptr},
+    {"import_notice", {.fast = ImportNotice}, kMethFastCall, nullptr},
 };
 
 bool PutFunctions(Object globals) {
@@ -138,7 +141,7 @@ bool BuildHook() {
   if (!done)
     return false;
   g_cupy.install = g_api.PyDict_GetItemString(globals.get(), "install");
-  g_cupy.register_thread = g_api.PyDict_GetItemString(globals.get(), "register");
+  g_cupy.register_thread = g_api.PyDict_GetItemString(globals.get(), "register_thread");
   if (g_cupy.install == nullptr || g_cupy.register_thread == nullptr)
     return false;
   g_api.Py_IncRef(g_cupy.install);
@@ -154,19 +157,30 @@ void NoteFailure() {
   }
 }
 
-void InstallHook() {
+void AskForInstall();
+
+// False if an exception of the program's is set; it is tried again then.
+bool InstallHook() {
   const CollectorPause collector;
+  const TracingPause tracing;
   constexpr long kLater = 0, kFailed = -1;
   long outcome = kFailed;
   if (g_cupy.install != nullptr || BuildHook()) {
     const Owned result(g_api.PyObject_CallFunctionObjArgs(g_cupy.install, nullptr));
     outcome = result ? g_api.PyLong_AsLong(result.get()) : kFailed;
   }
-  if (outcome == kLater)
-    return;
-  g_cupy.ended.store(true, std::memory_order_relaxed);
+  if (g_api.PyErr_Occurred() != nullptr) {
+    if (ExceptionIsOfProgram()) {
+      AskForInstall();
+      return false;
+    }
+    g_api.PyErr_Clear();
+  }
+  if (outcome != kLater)
+    g_cupy.ended.store(true, std::memory_order_relaxed);
   if (outcome == kFailed)
     NoteFailure();
+  return true;
 }
 
 int RunPendingInstall(void*) {
@@ -175,7 +189,13 @@ int RunPendingInstall(void*) {
     return 0;
   Object error[3];
   g_api.PyErr_Fetch(&error[0], &error[1], &error[2]);
-  InstallHook();
+  if (!InstallHook()) {
+    for (Object const before : error) {
+      if (before != nullptr)
+        g_api.Py_DecRef(before);
+    }
+    return -1;
+  }
   g_api.PyErr_Restore(error[0], error[1], error[2]);
   return 0;
 }

@@ -1,21 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers a memory hook with CuPy's pools, inside the recorded program.
 
-cupy_hooks.cc puts this into the process as text and calls install() with the GIL. Its globals are `modules` (sys.modules),
-`note_alloc` and `note_free`, which CuPy calls as methods of the hook, `watch_allocator`, and `ask`, which has install() called
-again.
+cupy_hooks.cc puts this into the process as text and calls install() with the GIL, and register_thread() in threads.
+Its globals are `modules` (sys.modules), `note_alloc` and `note_free`, which CuPy calls as methods of the hook,
+`watch_allocator`, `import_notice`, and `ask`, which has install() called again.
 """
 
 FAILED, LATER, DONE = -1, 0, 1
+HERE = "<vramscope agent>"  # the name of this file
 
 state = {"hook": None}
 
 
 def install():
+    return guarded(look)
+
+
+def register_thread():
+    return guarded(register)
+
+
+def guarded(function):
     try:
-        return look()
-    except Exception:
+        return function()
+    except Exception as error:
+        # A signal handler of the program's can run, and raise, between any two of our lines.
+        if not is_ours(error.__traceback__):
+            raise
         return FAILED
+
+
+def is_ours(traceback):
+    home = (getattr(modules.get("cupy"), "__path__", None) or ["<none>"])[0]
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    file = traceback.tb_frame.f_code.co_filename
+    return file == HERE or file.startswith(home) or file.endswith(".pyx")
 
 
 def look():
@@ -50,10 +70,4 @@ def await_import(spec):
     if plain.__name__ != "ModuleSpec" or plain.__setattr__ is not object.__setattr__:
         return
 
-    def notice(self, name, value):
-        plain.__setattr__(self, name, value)
-        if name == "_initializing" and not value:
-            plain.__setattr__(self, "__class__", plain)
-            ask()
-
-    spec.__class__ = type("ModuleSpec", (plain,), {"__slots__": (), "__module__": plain.__module__, "__setattr__": notice})
+    spec.__class__ = type("ModuleSpec", (plain,), {"__slots__": (), "__module__": plain.__module__, "__setattr__": import_notice(plain, ask)})

@@ -62,11 +62,7 @@ VRAMSCOPE_EXPORT void kokkosp_allocate_data(SpaceHandle space,
 }
 
 VRAMSCOPE_EXPORT void kokkosp_push_profile_region(const char* name) {
-  if (SessionIsOff())
-    return;
-  if (name == nullptr || *name == '\0')
-    name = kNamelessScope;
-  ScopePush(kKokkosDomain, name, CutText(name, kMaxScopeNameBytes));
+  ScopePushText(kKokkosDomain, name);
 }
 
 VRAMSCOPE_EXPORT void kokkosp_pop_profile_region() {

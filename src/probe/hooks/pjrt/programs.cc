@@ -53,7 +53,7 @@ struct Program {
   uint32_t name_size;
   char name[kMaxProgramNameBytes];
   size_t output_count;
-  uint64_t temporary_bytes;
+  std::atomic<uint64_t> temporary_bytes;
   HloNames* names;  // null: none
   ArgumentMask donated;
   ArgumentMask unnamed;  // new in each execution
@@ -112,7 +112,7 @@ void Describe(const Plugin& plugin, const void* loaded, bool with_names, Program
   program->runs.store(0, std::memory_order_relaxed);
   program->name_size = 0;
   program->output_count = 0;
-  program->temporary_bytes = 0;
+  program->temporary_bytes.store(0, std::memory_order_relaxed);
   program->names = nullptr;
   program->donated.Clear();
   program->unnamed.Clear();
@@ -133,7 +133,8 @@ void Describe(const Plugin& plugin, const void* loaded, bool with_names, Program
   if (Arguments<32> stats(executable);
       plugin.Ask(Call::kExecutable_GetCompiledMemoryStats, &stats)) {
     const auto bytes = stats.Get<int64_t>(kTemporaryWord);
-    program->temporary_bytes = bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+    program->temporary_bytes.store(bytes > 0 ? static_cast<uint64_t>(bytes) : 0,
+                                   std::memory_order_relaxed);
   }
   if (with_names)
     program->names = FindNames(plugin, executable);
@@ -310,11 +311,11 @@ void RecordResults(const Plugin& plugin, const Word* arguments, const Program& p
   const size_t device_count = WordAt(arguments, kDeviceCount);
   auto* const outputs = static_cast<const void* const* const*>(PointerAt(arguments, kOutputLists));
   auto* const events = static_cast<void* const*>(PointerAt(arguments, kCompleteEvents));
+  const uint64_t temporary_bytes = program.temporary_bytes.load(std::memory_order_relaxed);
   Started started[kMostDevices];
   const void* const* devices = nullptr;
-  const size_t known_devices =
-      program.temporary_bytes != 0 ? DevicesOf(plugin, arguments, &devices) : 0;
-  for (size_t d = 0; program.temporary_bytes != 0 && d < device_count && d < kMostDevices; ++d) {
+  const size_t known_devices = temporary_bytes != 0 ? DevicesOf(plugin, arguments, &devices) : 0;
+  for (size_t d = 0; temporary_bytes != 0 && d < device_count && d < kMostDevices; ++d) {
     started[d].device =
         OrdinalOf(plugin, d < known_devices ? devices[d] : PointerAt(arguments, kExecuteDevice));
     EndCurrent(NumberOf(plugin), started[d].device);
@@ -333,8 +334,8 @@ void RecordResults(const Plugin& plugin, const Word* arguments, const Program& p
         continue;
       started[d].execution = g_last_execution.fetch_add(1, std::memory_order_relaxed) + 1;
       g_executions[started[d].execution % kMostExecutions] = {
-          program.temporary_bytes, g_flags.session.load(std::memory_order_relaxed)};
-      scope.Temporary(KeyOf(started[d].execution), program.temporary_bytes, started[d].device);
+          temporary_bytes, g_flags.session.load(std::memory_order_relaxed)};
+      scope.Temporary(KeyOf(started[d].execution), temporary_bytes, started[d].device);
     }
   }
   for (size_t d = 0; d < device_count && d < kMostDevices; ++d) {
@@ -357,7 +358,7 @@ class TemporarySize {
  public:
   TemporarySize(const Plugin& plugin, const Word* arguments, uint32_t run, Program* program)
       : plugin_(plugin), program_(program) {
-    if (run >= Program::kFirstRuns || program->temporary_bytes == 0)
+    if (run >= Program::kFirstRuns || program->temporary_bytes.load(std::memory_order_relaxed) == 0)
       return;
     const void* const* devices = nullptr;
     device_ = DevicesOf(plugin, arguments, &devices) != 0 ? devices[0]
@@ -372,9 +373,9 @@ class TemporarySize {
       return;
     const uint64_t taken = after.peak - after.in_use;
     // More than that is something else.
-    const uint64_t asked = RoundUp(program_->temporary_bytes);
+    const uint64_t asked = RoundUp(program_->temporary_bytes.load(std::memory_order_relaxed));
     if (taken > asked && taken <= asked + asked / 4)
-      program_->temporary_bytes = taken;
+      program_->temporary_bytes.store(taken, std::memory_order_relaxed);
   }
 
  private:

@@ -214,8 +214,9 @@ namespace vramscope::probe {
 
 void PjrtMarkReading() {
   // A thread of XLA's may be just ending a program's memory.
-  constexpr int kMostTries = 100;
-  for (int i = 0; i < kMostTries && !SessionIsOff() && !pjrt::Read(); ++i)
+  constexpr int64_t kWaitNs = 100'000;
+  const int64_t until_ns = base::MonotonicNs() + kWaitNs;
+  while (!SessionIsOff() && !pjrt::Read() && base::MonotonicNs() < until_ns)
     sched_yield();
 }
 

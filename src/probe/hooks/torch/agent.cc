@@ -114,29 +114,6 @@ class CompilerPause {
   Object before_ = nullptr;
 };
 
-// Nothing of the program sees what runs meanwhile.
-class Hidden {
- public:
-  Hidden() : thread_(g_api.PyThreadState_Get()) {
-    if (CanHide())
-      g_api.PyThreadState_EnterTracing(thread_);
-  }
-  ~Hidden() {
-    if (CanHide())
-      g_api.PyThreadState_LeaveTracing(thread_);
-    t_thread.busy = 0;  // whatever happened while it was set
-  }
-  Hidden(const Hidden&) = delete;
-  Hidden& operator=(const Hidden&) = delete;
-
- private:
-  static bool CanHide() {
-    return g_api.PyThreadState_EnterTracing != nullptr &&
-           g_api.PyThreadState_LeaveTracing != nullptr;
-  }
-  Object thread_;
-};
-
 bool Build() {
   g_agent.known = g_api.PyDict_New();
   g_agent.roots = g_api.PyDict_New();
@@ -181,19 +158,6 @@ enum class Outcome : long {
   kDone = 1,
 };
 
-// Whether the exception that is set came out of a signal handler of the program's, which can run
-// between any two instructions of the agent's. The agent lets no other out; what was raised before
-// its first instruction is ours.
-bool IsOfProgram() {
-  if (g_api.PyErr_ExceptionMatches(*g_api.exception_type) == 0)
-    return true;  // KeyboardInterrupt, SystemExit
-  Object type = nullptr, value = nullptr, traceback = nullptr;
-  g_api.PyErr_Fetch(&type, &value, &traceback);
-  const bool entered = traceback != nullptr;
-  g_api.PyErr_Restore(type, value, traceback);
-  return entered;
-}
-
 // Calls one of the agent's functions; `argument` may be null. False if an exception of the
 // program's is set.
 bool CallAgent(Object function, Object argument, Outcome* outcome) {
@@ -203,7 +167,7 @@ bool CallAgent(Object function, Object argument, Outcome* outcome) {
     *outcome = static_cast<Outcome>(g_api.PyLong_AsLong(result.get()));
     return true;
   }
-  if (IsOfProgram())
+  if (ExceptionIsOfProgram())
     return false;
   g_api.PyErr_Clear();
   return true;
@@ -239,13 +203,13 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   work.Start();
   bool ok = true;
   {
-    const Hidden hidden;
+    const TracingPause tracing;
     const CompilerPause pause;
     if (!g_agent.built) {
       g_agent.built = true;
       if (!Build()) {
         SwitchOff("off: the agent could not be made");
-        ok = g_api.PyErr_Occurred() == nullptr || !IsOfProgram();
+        ok = g_api.PyErr_Occurred() == nullptr || !ExceptionIsOfProgram();
         if (ok)
           g_api.PyErr_Clear();
       }
@@ -257,6 +221,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
     if (ok && function != nullptr)
       ok = CallAgent(function, argument, outcome);
   }
+  t_thread.busy = 0;  // whatever happened while it was set
   NamesSurvey(false);
   NamesSayAgain(false);
   // A transform, say, is at work: once it is over, the modules that ran in it are looked for.
@@ -405,12 +370,16 @@ bool AgentMayRecord() {
 
 Object AgentCall(Object function, Object argument, bool* interrupted) {
   const CollectorPause collector;
-  const Hidden hidden;
-  const CompilerPause pause;
-  Object const result = g_api.PyObject_CallFunctionObjArgs(function, argument, nullptr);
+  Object result = nullptr;
+  {
+    const TracingPause tracing;
+    const CompilerPause pause;
+    result = g_api.PyObject_CallFunctionObjArgs(function, argument, nullptr);
+  }
+  t_thread.busy = 0;  // whatever happened while it was set
   if (result != nullptr)
     return result;
-  *interrupted = IsOfProgram();
+  *interrupted = ExceptionIsOfProgram();
   if (!*interrupted)
     g_api.PyErr_Clear();
   return nullptr;

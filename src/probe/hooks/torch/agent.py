@@ -136,14 +136,8 @@ def await_import(spec):
     if plain.__name__ != "ModuleSpec" or plain.__setattr__ is not object.__setattr__:
         return
 
-    def notice(self, name, value):
-        plain.__setattr__(self, name, value)
-        if name == "_initializing" and not value:
-            plain.__setattr__(self, "__class__", plain)
-            ask()
-
     spec.__class__ = type(
-        "ModuleSpec", (plain,), {"__slots__": (), "__module__": plain.__module__, "__setattr__": notice}
+        "ModuleSpec", (plain,), {"__slots__": (), "__module__": plain.__module__, "__setattr__": import_notice(plain, ask)}
     )
 
 

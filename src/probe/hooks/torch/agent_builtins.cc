@@ -501,6 +501,7 @@ constinit PyMethodDef g_builtins[] = {
     {"note", {.fast = NoteText}, kMethFastCall, nullptr},
     {"lost", Lost, kMethO, nullptr},
     {"ask", Ask, kMethNoArgs, nullptr},
+    {"import_notice", {.fast = ImportNotice}, kMethFastCall, nullptr},
     {"is_first_argument", IsFirstArgument, kMethO, nullptr},
     {"may_transform", MayTransform, kMethNoArgs, nullptr},
     {"use_frames", {.fast = UseFrames}, kMethFastCall, nullptr},

@@ -112,4 +112,14 @@ bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* l
   }
 }
 
+bool ExceptionIsOfProgram() {
+  if (g_api.PyErr_ExceptionMatches(*g_api.exception_type) == 0)
+    return true;  // KeyboardInterrupt, SystemExit
+  Object type = nullptr, value = nullptr, traceback = nullptr;
+  g_api.PyErr_Fetch(&type, &value, &traceback);
+  const bool entered = traceback != nullptr;
+  g_api.PyErr_Restore(type, value, traceback);
+  return entered;
+}
+
 }  // namespace vramscope::probe

@@ -38,6 +38,7 @@ using Object = void*;
   X(Object, PyObject_GetAttrString, (Object, const char*))         \
   X(Object, PyObject_GetAttr, (Object, Object))                    \
   X(Object, PyObject_GenericGetAttr, (Object, Object))             \
+  X(int, PyObject_GenericSetAttr, (Object, Object, Object))        \
   X(Object, PyObject_CallFunctionObjArgs, (Object, ...))           \
   X(Object, PyObject_Call, (Object, Object, Object))               \
   X(int, PyObject_SetAttrString, (Object, const char*, Object))    \
@@ -136,6 +137,33 @@ class Owned {
   Object object_;
 };
 
+// The program's tracers and profilers see nothing of the calling thread meanwhile.
+class TracingPause {
+ public:
+  TracingPause() : thread_(CanPause() ? g_api.PyThreadState_Get() : nullptr) {
+    if (thread_ != nullptr)
+      g_api.PyThreadState_EnterTracing(thread_);
+  }
+  ~TracingPause() {
+    if (thread_ != nullptr)
+      g_api.PyThreadState_LeaveTracing(thread_);
+  }
+  TracingPause(const TracingPause&) = delete;
+  TracingPause& operator=(const TracingPause&) = delete;
+
+ private:
+  static bool CanPause() {
+    return g_api.PyThreadState_EnterTracing != nullptr &&
+           g_api.PyThreadState_LeaveTracing != nullptr;
+  }
+  Object thread_;
+};
+
+// Whether the exception that is set came out of a signal handler of the program's, which can run
+// between any two instructions of the probe's Python. That lets no other out; what was raised
+// before its first instruction is the probe's.
+bool ExceptionIsOfProgram();
+
 // A fast builtin's arguments, borrowed; null beyond the last. Their call makes no tuple.
 struct Arguments {
   Object const* values;
@@ -147,6 +175,12 @@ struct Arguments {
 inline Object Argument(Object arguments, ptrdiff_t n) {
   return n < g_api.PyTuple_Size(arguments) ? g_api.PyTuple_GetItem(arguments, n) : nullptr;
 }
+
+// A fast builtin, import_notice(plain, ask): a `__setattr__` for a subclass of the class `plain` of
+// module specs. When the import machinery notes in such a spec that the import is over, it gives
+// the spec its class back and calls ask(). No Python runs, so that no tracer of the program's sees
+// a frame.
+Object ImportNotice(Object self, Object const* values, ptrdiff_t count);
 
 // ---- the garbage collector
 // Python's garbage collector counts allocations, and collects when there were enough. Allocations
