@@ -302,8 +302,13 @@ def test_names_of_a_training(tmp_path):
     assert {entry["name"] for entry in report(compacted, "peak")["losses"]} == {OLDER}
 
 
-@pytest.mark.parametrize("seed", [5, 11])
-def test_the_driver_s_memory(tmp_path, seed):
+# Known: with engines, driver memory is shared out to its calls with the help of NVML's samples, of which a ring drops
+# most. Only what an engine's phases allocated is compared then.
+PHASES = ("load", "kv cache", "sleep", "serve")
+
+
+@pytest.mark.parametrize("seed, without", [(5, "--without engine"), (11, "--without engine"), (11, "")])
+def test_the_driver_s_memory(tmp_path, seed, without):
     """A random driver program on the stand-in driver: what the ledger says of the peak and of the end rests on calls,
     readings and blocks that are long compacted."""
     program = BUILD / "differential" / "random_driver"
@@ -316,8 +321,7 @@ def test_the_driver_s_memory(tmp_path, seed):
     }
     live, compacted = tmp_path / "live", tmp_path / "compacted"
     # Copied before the launcher makes one file of it.
-    # Known: with engines, driver memory at the peak can differ after a compaction on a busy machine (seed 5).
-    script = f'"{program}" --seed {seed} --operations 20000 --without engine --truth "{tmp_path}/truth"; cp -a "$VRAMSCOPE_DIR" "{live}"'
+    script = f'"{program}" --seed {seed} --operations 20000 {without} --truth "{tmp_path}/truth"; cp -a "$VRAMSCOPE_DIR" "{live}"'
     words = [str(VRAMSCOPE), "run", "--no-report", "-o", str(tmp_path / "x.vram"), "--", "sh", "-c", script]
     subprocess.run(words, env=machine, check=True, capture_output=True, timeout=300)
     shutil.copytree(live, compacted)
@@ -326,8 +330,10 @@ def test_the_driver_s_memory(tmp_path, seed):
         done = vramscope("compact", "--to", space * left // 10, compacted)
         assert done.returncode == 0, done.stderr
     for at in ("peak", "end"):
-        for by in ("owner,api,category", "native,tag", "stream,size_class,phase"):
+        for by in ("owner,api,category", "native,tag", "stream,size_class,phase") if without else ():
             assert rows(report(compacted, at, by)) == rows(report(live, at, by)), (at, by)
+        found, expected = ([row for row in rows(report(of, at, "phase,category")) if row[1][0] in PHASES] for of in (compacted, live))
+        assert found == expected and bool(found) == (not without), at
     told = report(compacted, "peak")
     assert {entry["name"] for entry in told["losses"]} == {OLDER}
     broken = [found["name"] for found in told["invariants"] if not found["holds"]]
