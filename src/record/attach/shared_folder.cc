@@ -134,16 +134,22 @@ util::Result<SharedFolder> SharedFolder::Make(pid_t pid) {
 util::Status SharedFolder::MakeIn(const std::string& parent) {
   parent_here_ = parent;
   RemoveLeftovers();
-  constexpr int kTries = 4;
+  // Another attach takes a folder for a leftover until it is locked, even before it is opened.
+  constexpr int kTries = 16;
+  util::Status why = util::Status::Error(parent + ": another process removes new folders");
   for (int i = 0; i < kTries; ++i) {
-    VRAMSCOPE_ASSIGN_OR_RETURN(folder_,
-                               util::OwnedDirectory::CreateTemporary(parent + "/" + kPrefix));
-    // Another process may have taken it for a leftover before it was locked.
+    util::Result<util::OwnedDirectory> folder =
+        util::OwnedDirectory::CreateTemporary(parent + "/" + kPrefix);
+    if (!folder) {
+      why = folder.status();
+      continue;
+    }
+    folder_ = std::move(*folder);
     (void)flock(folder_.fd(), LOCK_EX);
     if (folder_.IsAtItsPath())
       return {};
   }
-  return util::Status::Error(parent + ": another process removes new folders: try again");
+  return why;
 }
 
 util::Status SharedFolder::MakeThere(pid_t pid) {
