@@ -420,7 +420,10 @@ bool Others::IsListedAround(uint32_t process, int64_t time_ns) const {
   const auto has_memory = [&](size_t number) {
     return input_.figures[number].used_bytes > kNearlyNothing;
   };
-  return after != figures.begin() && has_memory(*std::prev(after)) &&
+  if (figures.empty())
+    return false;
+  // NVML's figures of processes are rarer than its figures of the device: the first may come later.
+  return (after == figures.begin() || has_memory(*std::prev(after))) &&
          (after == figures.end() || has_memory(*after));
 }
 

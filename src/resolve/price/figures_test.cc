@@ -284,6 +284,22 @@ TEST_F(FiguresTest, WhatAnotherTakesDoesNotHideWhatACallGivesBack) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+// NVML lists processes less often than it reads the device.
+TEST_F(FiguresTest, AnotherProcessIsSeenBeforeTheFirstListOfProcesses) {
+  device_.Sample(0);
+  device_.Context(0xc0);
+  device_.Reading(510);
+  device_.Sample(510);
+  const int64_t came_ns = device_.Sample(1010).when.time_ns;
+  device_.Sample(1010);
+  Figures(500, 500);
+  device_.Sample(1074);
+  device_.Sample(1074);
+  EXPECT_EQ(device_.Rows(came_ns)[kOthers], 500);
+  EXPECT_EQ(device_.Rows()[kOthers], 564);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 // As a whole the calls are right, but not one by one: a figure between them says so. Whether it was
 // "c" or "d" that took what "b" did not, it does not say.
 TEST_F(FiguresTest, AFigureDuringACallSaysWhatCameBeforeIt) {
