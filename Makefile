@@ -34,7 +34,7 @@ configure:
 
 # The demo needs the program alone: no packages, no targets of tests. PyTorch comes while it compiles.
 demo:
-	@echo "This takes about seven minutes on 2 cores: install, compile, record a training for 60 s."
+	@echo "This takes three to seven minutes on 2 cores: install, compile, record a training for 60 s."
 	@tools/setup.sh --program
 	@tools/configure.sh $(BUILD) --program
 	@tools/venv.sh --torch --allow-debian-torch & torch=$$!; status=0; \
