@@ -22,6 +22,7 @@
 #include "output/text/text.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
+#include "query/advice/advice.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/report.h"
 #include "query/oom/out_of_memory.h"
@@ -40,6 +41,8 @@ struct ReportArguments {
   std::string oom;  // which refusal, "0": the last one that was for good; empty: not asked for
   bool ranks = false;
   bool phases = false;
+  bool advice = false;
+  std::string budget;
   bool json = false;
   bool csv = false;
   bool is_temporary = false;  // the recording will be deleted
@@ -255,6 +258,34 @@ util::Status ShowPhases(const ReportArguments& arguments) {
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
 }
 
+// *fits: whether all recordings stay within the budget.
+util::Status ShowSavings(const ReportArguments& arguments, bool* fits) {
+  if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
+      !arguments.oom.empty() || !arguments.html.empty())
+    return util::Status::Error("--advice and --budget can only be used with --json");
+  std::optional<uint64_t> budget_bytes;
+  if (!arguments.budget.empty()) {
+    util::Result<uint64_t> size = util::ParseSize(arguments.budget);
+    if (!size)
+      return util::Status::Error("--budget: " + size.status().message());
+    budget_bytes = *size;
+  }
+  std::vector<std::string> objects;
+  for (const std::string& file : arguments.files) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
+    const util::Result<query::Savings> savings = query::FindSavings(*recording, budget_bytes);
+    if (!savings)
+      return util::Status::Error(file + ": " + savings.status().message());
+    *fits = *fits && savings->over_bytes.value_or(0) == 0;
+    if (arguments.json)
+      objects.push_back(output::SavingsJson(*savings, *recording));
+    else
+      VRAMSCOPE_RETURN_IF_ERROR(PrintOut(
+          output::FormatSavings(*savings, *recording, output::DetectStyle(STDOUT_FILENO))));
+  }
+  return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
+}
+
 // Its launcher was killed, and so were its programs.
 bool WasCutOff(const tables::Recording& recording, const std::string& file) {
   if (recording.tables().session.finished)
@@ -440,6 +471,13 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "Show several FILEs as one report: the ranks of one program");
   report->add_flag("--phases", arguments->phases,
                    "Show what each phase of an inference engine took and left");
+  report->add_flag("--advice", arguments->advice,
+                   "Show what would lower the peak, and by how much");
+  report
+      ->add_option("--budget", arguments->budget,
+                   "The same, for a device of this size, such as 24GiB; exit with 1 if the peak "
+                   "exceeds it")
+      ->option_text("SIZE");
   report
       ->add_flag("--oom{0}", arguments->oom,
                  "Explain why an allocation failed: the last failure, or number N")
@@ -462,7 +500,14 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->excludes(json);
   report->add_option("--html", arguments->html, "Also write an HTML page that works offline")
       ->option_text("FILE");
-  report->callback([arguments, exit_code] { *exit_code = ExitOf(ShowReports(*arguments)); });
+  report->callback([arguments, exit_code] {
+    bool fits = true;
+    *exit_code =
+        ExitOf(arguments->advice || !arguments->budget.empty() ? ShowSavings(*arguments, &fits)
+                                                               : ShowReports(*arguments));
+    if (*exit_code == kExitOk && !fits)
+      *exit_code = kExitLimitExceeded;
+  });
 }
 
 }  // namespace vramscope::cli

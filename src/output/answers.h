@@ -91,6 +91,14 @@ std::string FormatPhases(const query::EnginePhases& phases,
                          const tables::Recording& recording,
                          const Style& style);
 
+// What would lower the peak.
+
+inline constexpr char kSavingsSchema[] = "vramscope.savings/1";
+std::string SavingsJson(const query::Savings& savings, const tables::Recording& recording);
+std::string FormatSavings(const query::Savings& savings,
+                          const tables::Recording& recording,
+                          const Style& style);
+
 // Leaks.
 
 inline constexpr char kLeaksSchema[] = "vramscope.leaks/1";

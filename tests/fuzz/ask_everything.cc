@@ -14,6 +14,7 @@
 #include "output/keywords.h"
 #include "output/page/page_data.h"
 #include "output/text/text.h"
+#include "query/advice/advice.h"
 #include "query/core/peaks.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/report.h"
@@ -73,6 +74,14 @@ size_t AskPhases(const Recording& recording, Extent) {
     return 0;
   return output::PhasesJson(*phases, recording).size() +
          output::FormatPhases(*phases, recording, kStyle).size();
+}
+
+size_t AskSavings(const Recording& recording, Extent) {
+  const auto savings = query::FindSavings(recording, uint64_t{1} << 34);
+  if (!savings)
+    return 0;
+  return output::SavingsJson(*savings, recording).size() +
+         output::FormatSavings(*savings, recording, kStyle).size();
 }
 
 size_t AskLeaks(const Recording& recording, Extent) {
@@ -176,6 +185,7 @@ std::vector<Question> MakeQuestions() {
   questions.push_back({"iterations", AskIterations});
   questions.push_back({"leaks", AskLeaks});
   questions.push_back({"phases", AskPhases});
+  questions.push_back({"savings", AskSavings});
   questions.push_back({"page", AskPage});
   questions.push_back({"peaks", AskPeaks});
   for (const output::ExportFormat& format : output::ExportFormats()) {

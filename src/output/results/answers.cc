@@ -53,6 +53,10 @@ std::string PhasesJson(const query::EnginePhases& phases, const tables::Recordin
   return AnswerJson(kPhasesSchema, phases, {&recording});
 }
 
+std::string SavingsJson(const query::Savings& savings, const tables::Recording& recording) {
+  return AnswerJson(kSavingsSchema, savings, {&recording});
+}
+
 std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording) {
   return AnswerJson(kLeaksSchema, leaks, {&recording});
 }

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`report --advice`: what is promised is what a program gets that follows it, and who follows it is not told again."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT, VRAMSCOPE
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+PROGRAM = Path(__file__).resolve().parents[1] / "programs" / "advised.py"
+GPT2 = ROOT / "examples" / "traces" / "gpt2.vram"
+
+
+def record(folder: Path, *arguments: str) -> Path:
+    file = folder / ("-".join(arguments) + ".vram")
+    command = [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", file, "--", sys.executable, PROGRAM, *arguments]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return file
+
+
+def advice(file: Path, *options: str, status: int = 0) -> dict:
+    done = subprocess.run([VRAMSCOPE, "report", file, "--advice", "--json", *options], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "program, rule, word",
+    [
+        ("checkpoint", "checkpoint", "blocks.[0-5] x6"),
+        ("checkpoint_amp", "checkpoint", "blocks.[0-5] x6"),
+        ("checkpoint_cnn", "checkpoint", "layers.[0-5] x6"),
+        ("no_grad", "no_grad", "blocks.[0-5] x6"),
+        ("fused", "fused", "fused=True"),
+        ("buckets", "buckets", "gradient_as_bucket_view=True"),
+        ("release", "release", "advised.py:"),
+        ("keep", "keep", "advised.py:"),
+    ],
+)
+def test_what_is_promised_is_what_happens(tmp_path: Path, program: str, rule: str, word: str) -> None:
+    told = advice(record(tmp_path, program))
+    saving = next(each for each in told["savings"] if each["rule"] == rule)
+    assert word in saving["change"]
+    followed = advice(record(tmp_path, program, "follow"))
+    assert rule not in [each["rule"] for each in followed["savings"]]
+    saved = told["allocated_peak_bytes"] - followed["allocated_peak_bytes"]
+    assert saved > 0.05 * told["allocated_peak_bytes"]
+    assert abs(saving["saves_bytes"] - saved) < 0.05 * saved, (saving["saves_bytes"], saved)
+    assert saving["peak_bytes"] == told["allocated_peak_bytes"] - saving["saves_bytes"]
+    assert told["together_bytes"] <= min(each["peak_bytes"] for each in told["savings"])
+
+
+@pytest.mark.parametrize("program", ["kv_cache", "carried_state", "frozen", "accumulated"])
+def test_what_is_on_purpose_is_left_alone(tmp_path: Path, program: str) -> None:
+    assert advice(record(tmp_path, program))["savings"] == []
+
+
+def test_a_budget(tmp_path: Path) -> None:
+    whole = json.loads(subprocess.run([VRAMSCOPE, "report", GPT2, "--json"], capture_output=True, check=True).stdout)
+    device = whole["devices"][0]
+    fits = advice(GPT2, "--budget", "14GiB")
+    assert fits["over_bytes"] == 0 and fits["device_peak_bytes"] == device["ledger_bytes"]
+    assert fits["allocated_peak_bytes"] == device["allocated_peak_bytes"]
+    assert sum(each["bytes"] for each in fits["categories"]) == fits["allocated_peak_bytes"]
+    over = advice(GPT2, "--budget", "10GiB", status=1)
+    assert over["over_bytes"] == device["ledger_bytes"] - (10 << 30)
+    text = subprocess.run([VRAMSCOPE, "report", GPT2, "--budget", "10GiB"], capture_output=True, text=True)
+    assert text.returncode == 1 and "It exceeds 10.0 GiB by 1.98 GiB: with the change below it fits." in text.stdout
+    assert max(map(len, text.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (["--advice", "--csv"], "--advice and --budget can only be used with --json"),
+        (["--budget", "much"], "--budget: "),
+    ],
+)
+def test_bad_input_is_one_line(options: list[str], says: str) -> None:
+    done = subprocess.run([VRAMSCOPE, "report", GPT2, *options], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
