@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -70,20 +69,6 @@ class StackQuestion {
 };
 
 // ---- checkpoint: a repeated layer's forward runs again in the backward
-
-// "blocks.3" of "blocks.3.attn.qkv": up to its first number; empty where it has none.
-std::string_view RepeatedLayerOf(std::string_view module) {
-  for (size_t begin = 0; begin < module.size();) {
-    const size_t end = std::min(module.find('.', begin), module.size());
-    const std::string_view part = module.substr(begin, end - begin);
-    if (!part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char letter) {
-          return std::isdigit(letter) != 0;
-        }))
-      return module.substr(0, end);
-    begin = end + 1;
-  }
-  return {};
-}
 
 // A compiler's own choice of what to compute again, or a checkpoint that the program has.
 bool IsComputedAgain(std::string_view function, std::string_view file) {

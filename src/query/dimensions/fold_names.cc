@@ -2,6 +2,7 @@
 #include "query/dimensions/fold_names.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -88,6 +89,19 @@ NumberedName SplitNumbers(std::string_view name) {
 }
 
 // Attributes of a model begin with a small letter or are numbers.
+std::string_view RepeatedLayerOf(std::string_view module) {
+  for (size_t begin = 0; begin < module.size();) {
+    const size_t end = std::min(module.find('.', begin), module.size());
+    const std::string_view part = module.substr(begin, end - begin);
+    if (!part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char letter) {
+          return std::isdigit(letter) != 0;
+        }))
+      return module.substr(0, end);
+    begin = end + 1;
+  }
+  return {};
+}
+
 std::string_view ModelOf(std::string_view layer) {
   const std::string_view root = layer.substr(0, layer.find('.'));
   const bool is_class = !root.empty() && root[0] >= 'A' && root[0] <= 'Z';

@@ -20,6 +20,9 @@ struct NumberedName {
 // A number counts layers where it is a whole part of the path, or ends one behind an underline.
 NumberedName SplitNumbers(std::string_view name);
 
+// "blocks.3" of "blocks.3.attn.qkv": up to its first number; empty where it has none.
+std::string_view RepeatedLayerOf(std::string_view module);
+
 // The model in a layer's name: where a process has several, names begin with the model's class,
 // "Net.head" or "Net#2.head". Empty where a name has none.
 std::string_view ModelOf(std::string_view layer);

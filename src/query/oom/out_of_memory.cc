@@ -13,6 +13,7 @@
 #include "query/core/parallel.h"
 #include "query/core/residual.h"
 #include "query/dimensions/dimensions.h"
+#include "query/dimensions/fold_names.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -241,11 +242,10 @@ class Explainer {
       of_layer += leaf.bytes;
       facts_.largest_layer_activation = std::max(facts_.largest_layer_activation, of_layer);
     }
-    if (category == Category::kTemporary && format::RunsModel(phase) && module != 0) {
-      facts_.forward_bytes += leaf.bytes;
-      uint64_t& of_layer = layer_forwards_[module];
-      of_layer += leaf.bytes;
-      facts_.largest_forward_bytes = std::max(facts_.largest_forward_bytes, of_layer);
+    const std::string_view repeated = RepeatedLayerOf(recording_.string(leaf.site.module));
+    if (category == Category::kTemporary && format::RunsModel(phase) && !repeated.empty()) {
+      layer_forwards_[repeated].bytes += leaf.bytes;
+      layer_forwards_[repeated].count += leaf.count;
     }
     if (category == Category::kGradient && number >= 0 && number < iteration_)
       facts_.old_gradient_bytes += leaf.bytes;
@@ -382,6 +382,14 @@ class Explainer {
         ranks.insert(tables_.processes[i].rank);
     }
     facts_.ranks = static_cast<int32_t>(ranks.size());
+    // A layer that keeps less may keep keys and values for the next token.
+    constexpr uint64_t kFewestKept = 3;
+    for (const auto& [layer, sum] : layer_forwards_) {
+      if (sum.count < kFewestKept)
+        continue;
+      facts_.forward_bytes += sum.bytes;
+      facts_.largest_forward_bytes = std::max(facts_.largest_forward_bytes, sum.bytes);
+    }
     for (const tables::SiteRow& site : tables_.sites) {
       if (site.account != out_.refusal.account)
         continue;
@@ -461,7 +469,8 @@ class Explainer {
   std::map<HolderKey, Sum> holders_;
   std::map<std::string, uint64_t> other_pools_;  // by owner
   std::map<HolderKey, std::map<std::pair<std::string, std::string>, Sum>> parts_of_holders_;
-  std::unordered_map<uint32_t, uint64_t> layer_activations_, layer_forwards_;
+  std::unordered_map<uint32_t, uint64_t> layer_activations_;
+  std::map<std::string_view, Sum> layer_forwards_;  // by repeated layer
   RefusalFacts facts_;
   OutOfMemory out_;
 };

@@ -249,13 +249,25 @@ TEST_F(OutOfMemoryTest, CommunicatorsWorkspacesAndOptimizerState) {
 }
 
 TEST_F(OutOfMemoryTest, AnEvaluationThatKeepsItsGraph) {
-  Live(Category::kTemporary, "model.py", 8, 30 * kGiB, 50, "h.0");
-  Live(Category::kTemporary, "model.py", 9, 37 * kGiB, 60, "h.1");
+  for (uint32_t line = 8; line < 11; ++line) {
+    Live(Category::kTemporary, "model.py", line, 10 * kGiB, 50, "h.0.up");
+    Live(Category::kTemporary, "model.py", line, 12 * kGiB, 60, "h.1.up");
+  }
   OutOfMemory what = Explain();
-  EXPECT_THAT(what.cause, HasSubstr("results of forward passes: 67.0 GiB"));
+  EXPECT_THAT(what.cause, HasSubstr("results of forward passes: 66.0 GiB"));
   EXPECT_EQ(Advised(what, "torch.no_grad()"), "30 GiB");
   // A training needs what its forward keeps.
   Live(Category::kTemporary, "model.py", 10, 1, 70, "h.1", Phase::kBackward);
+  EXPECT_EQ(Advised(Explain(), "torch.no_grad()"), "none");
+}
+
+// It runs under no_grad already: each layer has its keys and values, and one has its results.
+TEST_F(OutOfMemoryTest, AnEvaluationThatKeepsACache) {
+  for (const char* const layer : {"h.0.attn", "h.1.attn", "h.2.attn"}) {
+    Live(Category::kTemporary, "model.py", 8, 11 * kGiB, 50, layer);
+    Live(Category::kTemporary, "model.py", 9, 11 * kGiB, 50, layer);
+  }
+  Live(Category::kTemporary, "model.py", 10, 1 * kGiB, 60, "h.2.up");
   EXPECT_EQ(Advised(Explain(), "torch.no_grad()"), "none");
 }
 
