@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -298,6 +299,47 @@ std::vector<Proposal> ProposeNoGrad(const RuleInput& input) {
   return {std::move(proposal)};
 }
 
+// ---- attention: scores of all pairs of tokens
+
+bool IsNamedAttention(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return lower.find("atten") != std::string::npos || lower.find("attn") != std::string::npos;
+}
+
+// By module whose code calls softmax, the bytes of its largest result: scores of that size come
+// before it, and their gradients after it.
+std::vector<Proposal> ProposeFusedAttention(const RuleInput& input) {
+  std::map<tables::StringId, uint64_t> scores;
+  std::map<FrameId, uint64_t> lines;
+  for (const LiveBlock& block : input.blocks.all) {
+    const SiteRow& site = SiteOf(input, block);
+    const FrameId line = input.lines.Of(site.place);
+    const std::string_view function =
+        input.recording.string(RowOf(input.recording.tables().frames, line).function);
+    if (site.phase == Phase::kForward && site.module.value != 0 && IsNamedAttention(function) &&
+        SourceOf(input.recording, line).find("softmax(") != std::string_view::npos) {
+      scores[site.module] = std::max(scores[site.module], block.bytes);
+      lines[line] += block.bytes;
+    }
+  }
+  Proposal proposal;
+  for (size_t i = 0; i < input.blocks.all.size(); ++i) {
+    const LiveBlock& block = input.blocks.all[i];
+    const auto found = scores.find(SiteOf(input, block).module);
+    if (found != scores.end() && found->second == block.bytes)
+      proposal.changes.absences.push_back({i, block.begin_ns, block.end_ns});
+  }
+  if (lines.empty())
+    return {};
+  proposal.place = PlaceText(input, lines);
+  proposal.change = "compute " + proposal.place + " by torch's scaled_dot_product_attention";
+  proposal.why = "it makes a score of each pair of tokens, and keeps them for the backward";
+  proposal.condition = "nothing else reads the scores";
+  return {std::move(proposal)};
+}
+
 // ---- fused: an optimizer's step without copies
 
 // A step of an optimizer that has a fused form, done without it.
@@ -444,9 +486,10 @@ std::vector<Proposal> ProposeNotKeeping(const RuleInput& input) {
 }
 
 constexpr std::array kRules = {
-    Rule{"checkpoint", ProposeCheckpoints}, Rule{"no_grad", ProposeNoGrad},
-    Rule{"fused", ProposeFusedSteps},       Rule{"buckets", ProposeBucketViews},
-    Rule{"release", ProposeReleases},       Rule{"keep", ProposeNotKeeping},
+    Rule{"checkpoint", ProposeCheckpoints},   Rule{"no_grad", ProposeNoGrad},
+    Rule{"attention", ProposeFusedAttention}, Rule{"fused", ProposeFusedSteps},
+    Rule{"buckets", ProposeBucketViews},      Rule{"release", ProposeReleases},
+    Rule{"keep", ProposeNotKeeping},
 };
 
 }  // namespace

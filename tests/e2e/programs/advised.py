@@ -100,6 +100,26 @@ def run_no_grad(follow):
             outputs.argmax(-1)
 
 
+class Attention(nn.Module):
+    def __init__(self, width, fused):
+        super().__init__()
+        self.qkv, self.out, self.fused = nn.Linear(width, 3 * width), nn.Linear(width, width), fused
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (8, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        if self.fused:
+            y = functional.scaled_dot_product_attention(q, k, v)
+        else:
+            scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+            y = functional.softmax(scores, -1) @ v
+        return x + self.out(y.transpose(1, 2).flatten(-2))
+
+
+def run_attention(follow):
+    model = nn.Sequential(*[Attention(128, follow) for _ in range(4)])
+    train(model, lambda: torch.randn(4, 256, 128), fused(model))
+
+
 def run_fused(follow):
     model = Model(width=512, layers=2)
     train(model, lambda: torch.randn(1, 8, 512), torch.optim.AdamW(model.parameters(), **{"fused" if follow else "foreach": True}))

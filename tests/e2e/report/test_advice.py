@@ -36,6 +36,7 @@ def advice(file: Path, *options: str, status: int = 0) -> dict:
         ("checkpoint_amp", "checkpoint", "blocks.[0-5] x6"),
         ("checkpoint_cnn", "checkpoint", "layers.[0-5] x6"),
         ("no_grad", "no_grad", "blocks.[0-5] x6"),
+        ("attention", "attention", "in Attention.forward"),
         ("fused", "fused", "fused=True"),
         ("buckets", "buckets", "gradient_as_bucket_view=True"),
         ("release", "release", "advised.py:"),
