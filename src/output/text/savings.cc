@@ -90,9 +90,9 @@ std::string FormatSavings(const query::Savings& savings,
   }
   text.Add("");
   text.AddWrapped(
-      fmt::format("With {}: {} allocated at the peak. This is computed from the recorded "
+      fmt::format("{}: {} allocated at the peak. This is computed from the recorded "
                   "allocations. The allocator's cache and the driver's memory are not predicted.",
-                  savings.savings.size() == 1 ? "it" : "all of them",
+                  savings.savings.size() == 1 ? "With it" : "Together",
                   FormatBytes(savings.together_bytes)),
       Ink::kDim);
   return text.Take();

@@ -88,12 +88,18 @@ util::Result<Savings> FindSavings(const tables::Recording& recording,
     return a.saving.saves_bytes > b.saving.saves_bytes;
   });
   found.resize(std::min(found.size(), kMostSavings));
+  // A change may need what another one makes unnecessary: such do not add up.
   BlockChanges all;
+  out.together_bytes = peak.bytes;
   for (Found& each : found) {
     out.savings.push_back(std::move(each.saving));
-    Append(std::move(each.changes), &all);
+    BlockChanges with = all;
+    Append(std::move(each.changes), &with);
+    if (const uint64_t bytes = total.With(with).bytes; bytes < out.together_bytes) {
+      out.together_bytes = bytes;
+      all = std::move(with);
+    }
   }
-  out.together_bytes = total.With(std::move(all)).bytes;
   for (const tables::PeakRow& row : tables.peaks) {
     if (row.device == account.device)
       out.device_peak_bytes = std::max(out.device_peak_bytes, row.bytes);
