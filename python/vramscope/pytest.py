@@ -159,6 +159,9 @@ def _complaints(item: pytest.Item, recording: str, limit: Optional[int], cpu_bef
         lines = _run("report", recording, "--top", "5").stdout.rstrip().splitlines()
         # The path of a temporary recording would not help the reader.
         complaints.append("\n".join(line for line in lines if not line.startswith("Trace: ")))
+        advice = _run("report", recording, "--advice", "--json")
+        for saving in json.loads(advice.stdout)["savings"] if advice.returncode == 0 else ():
+            complaints.append(f"saves {_size_text(saving['saves_bytes'])}: {saving['change']}")
     return complaints
 
 

@@ -34,6 +34,15 @@ def test_before(before):
 def test_only_compared():
     torch.zeros(1 << 20, dtype=torch.uint8)
 
+@pytest.mark.limit_vram("6 MiB")
+def test_optimizer():
+    model = torch.nn.Linear(1024, 1024)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+    for _ in range(2):
+        model(torch.randn(1, 1024)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
 @pytest.mark.limit_vram("12 apples")
 def test_wrong_mark():
     pass
@@ -87,6 +96,11 @@ def test_a_limit_fails_the_test_and_says_who_had_it(run):
     assert "vramscope: the peak of 7 MiB exceeds the limit of 6 MiB" in text, "of a process that goes on"
     assert "vramscope: the peak of 8 MiB exceeds the limit of 6 MiB" in text
     assert "test_it.py:7 in test_tensor" in text
+
+
+def test_a_failure_says_what_would_lower_the_peak(run):
+    status, text = run("-k", "optimizer")
+    assert status == 1 and "MiB: give the optimizer fused=True" in text, text
 
 
 def test_what_was_there_before_counts(run):
