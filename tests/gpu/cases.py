@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import advice
 import attaching
 import balance
 import causes
@@ -133,6 +134,7 @@ def all_cases():
         "attach": dict(attaching.all_cases()),
         "jax": dict(xla.all_cases()),
         "engines": dict(engines.all_cases()),
+        "advice": dict(advice.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
@@ -160,6 +162,8 @@ def print_tables(results):
         attaching.print_table(results["attach"])
     if "jax" in results:
         xla.print_table(results["jax"])
+    if "advice" in results:
+        advice.print_table(results["advice"])
     if "engines" in results:
         engines.print_table(results["engines"])
     if "balance" in results:

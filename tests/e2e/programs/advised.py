@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for the rules of `report --advice`: advised.py RULE [follow]. With `follow` they do what the rule says.
+"""Programs for the rules of `report --advice`: advised.py RULE [follow] [cuda]. With `follow` they do what the rule says.
 
 A name that is no rule's is a program that does something else on purpose, and gets no advice about it.
 """
@@ -13,6 +13,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 STEPS = 5
+DEVICE = "cuda" if "cuda" in sys.argv else "cpu"
+BATCH = 64 if DEVICE == "cuda" else 8
 
 
 class Block(nn.Module):
@@ -56,7 +58,7 @@ def fused(model):
 
 
 def batch():
-    return torch.randn(8, 128, 128)
+    return torch.randn(BATCH, 128, 128)
 
 
 def run_checkpoint(follow):
@@ -68,7 +70,7 @@ def run_checkpoint_amp(follow):
     model = Model(again=follow)
     optimizer = fused(model)
     for _ in range(STEPS):
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             loss = model(batch()).square().mean()
         loss.backward()
         optimizer.step()
@@ -89,7 +91,7 @@ def run_checkpoint_cnn(follow):
             return x
 
     model = Net()
-    train(model, lambda: torch.randn(16, 8, 64, 64), fused(model))
+    train(model, lambda: torch.randn(2 * BATCH, 8, 64, 64), fused(model))
 
 
 def run_no_grad(follow):
@@ -117,7 +119,7 @@ class Attention(nn.Module):
 
 def run_attention(follow):
     model = nn.Sequential(*[Attention(128, follow) for _ in range(4)])
-    train(model, lambda: torch.randn(4, 256, 128), fused(model))
+    train(model, lambda: torch.randn(BATCH // 2, 256, 128), fused(model))
 
 
 def run_fused(follow):
@@ -128,7 +130,7 @@ def run_fused(follow):
 def run_buckets(follow):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
     store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo", store=store, rank=0, world_size=1)
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)])
     parallel = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=follow)
     train(parallel, lambda: torch.randn(8, 512), torch.optim.SGD(model.parameters(), lr=0.1, fused=True))
@@ -204,4 +206,5 @@ def run_accumulated(_):
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    torch.set_default_device(DEVICE)
     globals()["run_" + sys.argv[1]]("follow" in sys.argv)
