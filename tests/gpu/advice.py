@@ -8,7 +8,7 @@ RULES = {
     "checkpoint": "checkpoint", "checkpoint_amp": "checkpoint", "checkpoint_cnn": "checkpoint", "no_grad": "no_grad",
     "attention": "attention", "fused": "fused", "buckets": "buckets", "release": "release", "keep": "keep",
 }  # fmt: skip
-ON_PURPOSE = ("kv_cache", "carried_state", "frozen", "accumulated")
+ON_PURPOSE = ("kv_cache", "carried_state", "frozen", "accumulated", "averaged")
 MOST_OFF = 0.05
 
 

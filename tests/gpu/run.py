@@ -26,7 +26,7 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
                optimizer state those of the pytrees, the same results
   * engines    trainings whose forward and backward are CUDA graphs (reduce-overhead, make_graphed_callables): categories to
                the byte at 24 instants; memory open by CUDA IPC: who keeps it after each of two processes drops it or is killed
-  * advice     what `report --advice` promises beside the peak of a program that follows it, and four that get none
+  * advice     what `report --advice` promises beside the peak of a program that follows it, and five that get none
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
                compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
                is that of `make vgg19`, built first where it is not there

@@ -409,11 +409,6 @@ std::vector<Proposal> ProposeBucketViews(const RuleInput& input) {
 
 // ---- what outlives its iteration
 
-bool PassesWithAnIteration(Category category) {
-  return category == Category::kActivation || category == Category::kTemporary ||
-         category == Category::kRetained;
-}
-
 // The iteration in which a block was allocated; none before the first one and after the last.
 std::optional<int64_t> IterationOf(const RuleInput& input, const LiveBlock& block) {
   const int64_t number = input.iterations.NumberAt(block.alloc_ns);
@@ -422,7 +417,7 @@ std::optional<int64_t> IterationOf(const RuleInput& input, const LiveBlock& bloc
   return number;
 }
 
-// The blocks of a line that outlive their iteration.
+// The activations of a line that outlive their iteration. Averages of weights and caches are none.
 struct Survivors {
   BlockChanges changes;  // they are gone when it ends
   std::set<int64_t> iterations;
@@ -438,7 +433,7 @@ std::map<FrameId, Survivors> FindSurvivors(const RuleInput& input) {
     const LiveBlock& block = input.blocks.all[i];
     const SiteRow& site = SiteOf(input, block);
     const std::optional<int64_t> number = IterationOf(input, block);
-    if (!number || !PassesWithAnIteration(site.category) ||
+    if (!number || site.category != Category::kActivation ||
         block.end_ns <= input.iterations.EndOf(*number))
       continue;
     Survivors& line = lines[input.lines.Of(site.place)];

@@ -203,6 +203,18 @@ def run_accumulated(_):
             optimizer.zero_grad()
 
 
+def run_averaged(_):
+    """Averages of the weights live until the next step makes new ones."""
+    model = nn.Linear(1024, 1024)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    average = [parameter.detach().clone() for parameter in model.parameters()]
+    for _ in range(STEPS):
+        model(torch.randn(8, 1024)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        average = [0.9 * old + 0.1 * parameter.detach() for old, parameter in zip(average, model.parameters())]
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)

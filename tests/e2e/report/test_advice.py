@@ -56,7 +56,7 @@ def test_what_is_promised_is_what_happens(tmp_path: Path, program: str, rule: st
     assert told["together_bytes"] <= min(each["peak_bytes"] for each in told["savings"])
 
 
-@pytest.mark.parametrize("program", ["kv_cache", "carried_state", "frozen", "accumulated"])
+@pytest.mark.parametrize("program", ["kv_cache", "carried_state", "frozen", "accumulated", "averaged"])
 def test_what_is_on_purpose_is_left_alone(tmp_path: Path, program: str) -> None:
     assert advice(record(tmp_path, program))["savings"] == []
 
