@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+// How bytes grow with a size, such as that of a batch.
+namespace vramscope::query {
+
+// constant + linear * size + square * size * size.
+struct Curve {
+  double constant = 0;
+  double linear = 0;
+  double square = 0;
+
+  double At(double size) const { return constant + (linear + square * size) * size; }
+  // None of whose parts is more than a hundredth of it at that size: "constant", "linear" and so
+  // on, by the highest power that counts.
+  const char* FormAt(double size) const;
+  Curve operator*(double factor) const {
+    return {constant * factor, linear * factor, square * factor};
+  }
+  Curve& operator+=(const Curve& other);
+};
+
+// The simplest curve without a negative part that explains the bytes at these sizes; where none
+// does, the one with the least squares. Bytes that only sink have their highest as a constant. As
+// many parts as there are different sizes, three at the most.
+Curve FitCurve(const std::vector<double>& sizes, const std::vector<double>& bytes);
+
+}  // namespace vramscope::query
