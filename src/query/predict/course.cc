@@ -11,6 +11,7 @@
 #include "query/core/live_set.h"
 #include "query/core/parallel.h"
 #include "query/core/peaks.h"
+#include "query/diff/diff_side.h"
 #include "query/dimensions/cells.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/iteration_times.h"
@@ -37,7 +38,7 @@ class PlaceNumbers {
   }
 
   std::array<uint64_t, kNarrownesses> Of(const tables::SiteRow& site) const {
-    const uint64_t category = Mix(1, tables::ToWord(site.category));
+    const uint64_t category = IsPassing(site.category) ? 1 : Mix(2, tables::ToWord(site.category));
     const uint64_t layer =
         Mix(Mix(category, tables::ToWord(site.phase)), OfText(recording_.string(site.module)));
     uint64_t own = Mix(layer, OfText(recording_.string(site.parameter)));
@@ -108,6 +109,7 @@ class CourseReader {
             piece.begin_ns = std::max(frame.begin_ns[i], span.from_ns);
             piece.end_ns = frame.end_ns[i];
             piece.alloc_ns = frame.alloc_ns[i];
+            piece.address = frame.address[i];
             const uint64_t rounding = std::min(frame.rounding_bytes[i], frame.bytes[i]);
             piece.bytes = frame.bytes[i] - rounding;
             piece.rounding_bytes = rounding_counts_[site] ? rounding : 0;
@@ -119,14 +121,30 @@ class CourseReader {
           }
         }));
     AddCounters(span, places, course);
-    std::sort(course->pieces.begin(), course->pieces.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.alloc_ns, a.begin_ns, a.places[0], a.bytes) <
-             std::tuple(b.alloc_ns, b.begin_ns, b.places[0], b.bytes);
-    });
+    GroupPieces(course);
     return {};
   }
 
  private:
+  // An allocation has its own time, but in logs of other tools.
+  static void GroupPieces(Course* course) {
+    std::vector<CoursePiece>& pieces = course->pieces;
+    std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.alloc_ns, a.address, a.begin_ns, a.bytes) <
+             std::tuple(b.alloc_ns, b.address, b.begin_ns, b.bytes);
+    });
+    for (uint32_t i = 0; i < pieces.size(); ++i) {
+      const bool same = i > 0 && pieces[i].alloc_ns == pieces[i - 1].alloc_ns &&
+                        pieces[i].address == pieces[i - 1].address &&
+                        pieces[i].begin_ns >= pieces[i - 1].end_ns;
+      if (!same)
+        course->allocations.push_back({i});
+      CourseAllocation& allocation = course->allocations.back();
+      allocation.end_piece = i + 1;
+      allocation.bytes = std::max(allocation.bytes, pieces[i].bytes);
+    }
+  }
+
   // Memory that readings tell: a piece from each reading to the next.
   void AddCounters(TimeSpan span, const PlaceNumbers& places, Course* course) const {
     const tables::Tables& tables = recording_.tables();

@@ -16,7 +16,8 @@
 namespace vramscope::query {
 
 // Where memory comes from, from the narrowest to the widest: its stack and name, its layer, its
-// category. Equal numbers are equal places in all recordings of a program.
+// category. Equal numbers are equal places in all recordings of a program. What passes is one
+// category: another algorithm of a library may keep what was temporary.
 enum Narrowness : uint8_t { kOfStack, kOfLayer, kOfCategory, kNarrownesses };
 
 // An allocation, while nothing about it changed.
@@ -24,11 +25,19 @@ struct CoursePiece {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int64_t alloc_ns = 0;
+  uint64_t address = 0;
   uint64_t bytes = 0;  // requested
   uint64_t rounding_bytes = 0;
   format::Category category = format::Category::kUnknown;
   format::Phase phase = format::Phase::kNone;
   std::array<uint64_t, kNarrownesses> places{};
+};
+
+// All pieces of one allocation.
+struct CourseAllocation {
+  uint32_t first_piece = 0;
+  uint32_t end_piece = 0;
+  uint64_t bytes = 0;  // its most
 };
 
 // A begin or an end of a piece, by time. What ends makes room first.
@@ -54,6 +63,7 @@ struct Course {
   format::Phase phase = format::Phase::kNone;  // of the peak
   BytesOfCategories categories{};              // at the peak
   std::vector<CoursePiece> pieces;             // by the time of their allocation
+  std::vector<CourseAllocation> allocations;
   std::vector<CourseStep> steps;
 };
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -74,6 +73,50 @@ size_t CountOf(uint8_t shape) {
   return static_cast<size_t>(std::popcount(shape));
 }
 
+// Without a negative part, and nearly the bytes.
+bool Explains(CurveParts* parts,
+              const std::vector<double>& shares,
+              const std::vector<double>& bytes,
+              double highest) {
+  // What is left of a sum is no part of it.
+  for (double& part : *parts)
+    part = std::abs(part) < highest * 1e-9 ? 0 : part;
+  if (std::any_of(parts->begin(), parts->end(), [](double part) { return part < 0; }))
+    return false;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const double fitted = (*parts)[0] + ((*parts)[1] + (*parts)[2] * shares[i]) * shares[i];
+    if (std::abs(fitted - bytes[i]) > kExplainedBytes + kExplainedShare * bytes[i])
+      return false;
+  }
+  return true;
+}
+
+// A quarter: layers that halve a length twice.
+bool IsQuarters(double number) {
+  return std::abs(number * 4 - std::round(number * 4)) < 1e-6 * std::max(1.0, number);
+}
+
+// k * (size + a), k * size * (size + a) or k * (size + a) * (size + b).
+bool IsOfElements(const Curve& curve) {
+  if (curve.square == 0)
+    return curve.linear != 0 && IsQuarters(curve.constant / curve.linear);
+  return IsQuarters(curve.linear / curve.square) && IsQuarters(curve.constant / curve.square);
+}
+
+// Where no curve explains them.
+Curve Guess(const std::vector<double>& sizes, const std::vector<double>& bytes) {
+  const auto last =
+      static_cast<size_t>(std::max_element(sizes.begin(), sizes.end()) - sizes.begin());
+  const std::optional<CurveParts> line = Solve(sizes, bytes, 0b011);
+  if (line && (*line)[1] <= 0)
+    return {*std::max_element(bytes.begin(), bytes.end())};
+  if (line && (*line)[0] >= 0) {
+    const Curve curve{(*line)[0], (*line)[1]};
+    return curve * std::max(1.0, bytes[last] / curve.At(sizes[last]));
+  }
+  return {0, bytes[last] / sizes[last]};
+}
+
 }  // namespace
 
 Curve& Curve::operator+=(const Curve& other) {
@@ -90,7 +133,7 @@ const char* Curve::FormAt(double size) const {
   return linear * size > least ? "linear" : "constant";
 }
 
-Curve FitCurve(const std::vector<double>& sizes, const std::vector<double>& bytes) {
+Fit FitCurve(const std::vector<double>& sizes, const std::vector<double>& bytes) {
   const double largest = *std::max_element(sizes.begin(), sizes.end());
   std::vector<double> shares;
   shares.reserve(sizes.size());
@@ -98,38 +141,18 @@ Curve FitCurve(const std::vector<double>& sizes, const std::vector<double>& byte
     shares.push_back(size / largest);
   const size_t different = std::set<double>(sizes.begin(), sizes.end()).size();
   const double highest = *std::max_element(bytes.begin(), bytes.end());
-  CurveParts best{highest};
-  double least_squares = std::numeric_limits<double>::max();
   for (const uint8_t shape : kShapes) {
     if (CountOf(shape) > different)
       continue;
     std::optional<CurveParts> parts = Solve(shares, bytes, shape);
-    if (!parts)
+    if (!parts || !Explains(&*parts, shares, bytes, highest))
       continue;
-    // What is left of a sum is no part of it.
-    for (double& part : *parts)
-      part = std::abs(part) < highest * 1e-9 ? 0 : part;
-    if (std::any_of(parts->begin(), parts->end(), [](double part) { return part < 0; }))
-      continue;
-    double squares = 0;
-    bool explains = true;
-    for (size_t i = 0; i < shares.size(); ++i) {
-      const double fitted = (*parts)[0] + ((*parts)[1] + (*parts)[2] * shares[i]) * shares[i];
-      const double rest = std::abs(fitted - bytes[i]);
-      squares += rest * rest;
-      explains = explains && rest <= kExplainedBytes + kExplainedShare * bytes[i];
-    }
-    // A richer curve that is no better says nothing more.
-    if (explains || squares < least_squares * (1 - 1e-9)) {
-      best = *parts;
-      least_squares = squares;
-    }
-    if (explains)
-      break;
+    Fit fit{{(*parts)[0], (*parts)[1] / largest, (*parts)[2] / largest / largest}};
+    // As many parts as figures explain anything.
+    fit.certain = CountOf(shape) < different || CountOf(shape) == 1 || IsOfElements(fit.curve);
+    return fit;
   }
-  if (best[1] == 0 && best[2] == 0)
-    best[0] = highest;
-  return {best[0], best[1] / largest, best[2] / largest / largest};
+  return {Guess(sizes, bytes)};
 }
 
 }  // namespace vramscope::query

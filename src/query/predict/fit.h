@@ -22,9 +22,17 @@ struct Curve {
   Curve& operator+=(const Curve& other);
 };
 
+struct Fit {
+  Curve curve;
+  // Bytes that depend on nothing else are a number of elements: whole multiples of the size, of the
+  // size plus a whole number, of products of such. What is certain looks like that; figures that
+  // depend on data, or of two different algorithms, hardly ever do.
+  bool certain = false;
+};
+
 // The simplest curve without a negative part that explains the bytes at these sizes; where none
-// does, the one with the least squares. Bytes that only sink have their highest as a constant. As
-// many parts as there are different sizes, three at the most.
-Curve FitCurve(const std::vector<double>& sizes, const std::vector<double>& bytes);
+// does, a guess that is not below the bytes at the largest size. As many parts as there are
+// different sizes, three at the most.
+Fit FitCurve(const std::vector<double>& sizes, const std::vector<double>& bytes);
 
 }  // namespace vramscope::query

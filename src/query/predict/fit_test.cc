@@ -10,23 +10,23 @@ namespace vramscope::query {
 namespace {
 
 TEST(FitCurveTest, EqualBytesAreConstant) {
-  const Curve curve = FitCurve({2, 4, 8}, {4096, 4096, 4096});
+  const Curve curve = FitCurve({2, 4, 8}, {4096, 4096, 4096}).curve;
   EXPECT_DOUBLE_EQ(curve.constant, 4096);
   EXPECT_DOUBLE_EQ(curve.At(1000), 4096);
   EXPECT_EQ(curve.FormAt(1000), std::string("constant"));
 }
 
 TEST(FitCurveTest, TwoSizesTellConstantLinearAndSquare) {
-  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {2000, 4000}).At(16), 16000);
-  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {5000, 6000}).At(16), 12000);
-  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {4000, 16000}).At(16), 256000);
+  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {2000, 4000}).curve.At(16), 16000);
+  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {5000, 6000}).curve.At(16), 12000);
+  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {4000, 16000}).curve.At(16), 256000);
   // 1000 * size + 100 * size * size: steeper than any line from 0 on.
-  EXPECT_NEAR(FitCurve({2, 4}, {2400, 5600}).At(16), 16000 + 25600, 1);
+  EXPECT_NEAR(FitCurve({2, 4}, {2400, 5600}).curve.At(16), 16000 + 25600, 1);
 }
 
 TEST(FitCurveTest, ThreeSizesTellTheirSum) {
   const auto bytes = [](double size) { return 1e6 + 3e4 * size + 500 * size * size; };
-  const Curve curve = FitCurve({8, 16, 32}, {bytes(8), bytes(16), bytes(32)});
+  const Curve curve = FitCurve({8, 16, 32}, {bytes(8), bytes(16), bytes(32)}).curve;
   EXPECT_NEAR(curve.constant, 1e6, 1);
   EXPECT_NEAR(curve.linear, 3e4, 1);
   EXPECT_NEAR(curve.square, 500, 0.1);
@@ -38,7 +38,7 @@ TEST(FitCurveTest, TheSimplestCurveThatExplainsPaddedBytesIsTaken) {
   const auto padded = [](double size) {
     return static_cast<double>((static_cast<long>(70'001 * size) + 511) / 512 * 512);
   };
-  const Curve curve = FitCurve({4, 8, 16}, {padded(4), padded(8), padded(16)});
+  const Curve curve = FitCurve({4, 8, 16}, {padded(4), padded(8), padded(16)}).curve;
   EXPECT_EQ(curve.square, 0);
   EXPECT_NEAR(curve.At(64), 70'001 * 64, 70'001 * 64 * 0.01);
 }
@@ -53,7 +53,7 @@ TEST(FitCurveTest, NoPartIsNegative) {
       sizes.push_back(static_cast<double>(1 + random() % 64));
       bytes.push_back(static_cast<double>(random() % 1'000'000));
     }
-    const Curve curve = FitCurve(sizes, bytes);
+    const Curve curve = FitCurve(sizes, bytes).curve;
     EXPECT_GE(curve.constant, 0);
     EXPECT_GE(curve.linear, 0);
     EXPECT_GE(curve.square, 0);
@@ -62,8 +62,8 @@ TEST(FitCurveTest, NoPartIsNegative) {
 }
 
 TEST(FitCurveTest, BytesThatSinkKeepTheirHighest) {
-  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {9000, 4000}).At(16), 9000);
-  EXPECT_DOUBLE_EQ(FitCurve({2, 4, 8}, {9000, 4000, 3000}).At(16), 9000);
+  EXPECT_DOUBLE_EQ(FitCurve({2, 4}, {9000, 4000}).curve.At(16), 9000);
+  EXPECT_DOUBLE_EQ(FitCurve({2, 4, 8}, {9000, 4000, 3000}).curve.At(16), 9000);
 }
 
 }  // namespace

@@ -187,6 +187,7 @@ class Predictor {
     out_.peak_bytes = out_.allocated_bytes + out_.cached_bytes + out_.driver_bytes;
     out_.phase = format::PhaseName(state_.phase);
     out_.unmatched_bytes = Whole(state_.unmatched_bytes);
+    out_.uncertain_bytes = Whole(state_.uncertain_bytes);
     if (single_) {
       const double least = most_->PeakAt(std::min(size, sizes_[0])).bytes;
       out_.least_bytes = Whole(least) + out_.driver_bytes;
@@ -284,6 +285,12 @@ class Predictor {
     }
     if (!worst_text.empty())
       Note(std::move(worst_text));
+    if (static_cast<double>(out_.uncertain_bytes) >
+        kNotableError * static_cast<double>(out_.allocated_bytes)) {
+      Note(util::FormatBytes(out_.uncertain_bytes) +
+           " follow the size only roughly: they depend on the data, or libraries use other "
+           "algorithms at other sizes. Larger recordings tell more.");
+    }
     if (static_cast<double>(out_.unmatched_bytes) >
         kNotableShare * static_cast<double>(out_.allocated_bytes)) {
       Note(util::FormatBytes(out_.unmatched_bytes) +

@@ -18,17 +18,20 @@ using format::Category;
 constexpr double kRoundedToBytes = 512;
 
 using Indexes = std::vector<uint32_t>;
-using PiecesByPlace = std::unordered_map<uint64_t, Indexes>;
+using AllocationsByPlace = std::unordered_map<uint64_t, Indexes>;
 
-// The most that some pieces of a course hold at once.
-double MostAlive(const Course& course, const Indexes& pieces) {
+// The most that some allocations of a course hold at once.
+double MostAlive(const Course& course, const Indexes& allocations) {
   std::vector<std::pair<int64_t, double>> changes;
-  for (const uint32_t index : pieces) {
-    const CoursePiece& piece = course.pieces[index];
-    const auto bytes = static_cast<double>(piece.bytes);
-    changes.emplace_back(piece.begin_ns, bytes);
-    if (piece.end_ns != tables::kNever)
-      changes.emplace_back(piece.end_ns, -bytes);
+  for (const uint32_t index : allocations) {
+    const CourseAllocation& allocation = course.allocations[index];
+    for (uint32_t i = allocation.first_piece; i < allocation.end_piece; ++i) {
+      const CoursePiece& piece = course.pieces[i];
+      const auto bytes = static_cast<double>(piece.bytes);
+      changes.emplace_back(piece.begin_ns, bytes);
+      if (piece.end_ns != tables::kNever)
+        changes.emplace_back(piece.end_ns, -bytes);
+    }
   }
   std::sort(changes.begin(), changes.end());
   double now = 0;
@@ -48,91 +51,120 @@ class CurveFitter {
               size_t base)
       : courses_(courses), sizes_(sizes), base_(base), open_(courses.size()) {
     for (size_t i = 0; i < courses.size(); ++i)
-      open_[i].assign(courses[i]->pieces.size(), true);
-    curves_.resize(courses[base]->pieces.size());
+      open_[i].assign(courses[i]->allocations.size(), true);
+    const size_t pieces = courses[base]->pieces.size();
+    curves.resize(pieces);
+    unmatched.resize(pieces);
+    uncertain.resize(pieces);
   }
 
-  std::vector<Curve> Fit(std::vector<bool>* unmatched) {
+  void Fit() {
+    FitEachOfPlaces();
     for (uint8_t narrowness = kOfStack; narrowness < kNarrownesses; ++narrowness)
-      FitPlaces(narrowness);
+      FitPlacesTogether(narrowness);
     // Nothing is known of them: they grow with the size.
-    const std::vector<CoursePiece>& pieces = courses_[base_]->pieces;
-    unmatched->assign(pieces.size(), false);
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      if (!open_[base_][i] || pieces[i].bytes == 0)
+    const Course& course = *courses_[base_];
+    for (uint32_t i = 0; i < course.allocations.size(); ++i) {
+      const auto bytes = static_cast<double>(course.allocations[i].bytes);
+      if (!open_[base_][i] || bytes == 0)
         continue;
-      (*unmatched)[i] = true;
-      const auto bytes = static_cast<double>(pieces[i].bytes);
-      curves_[i] =
-          StaysAtAnySize(pieces[i].category) ? Curve{bytes} : Curve{0, bytes / sizes_[base_]};
+      const bool stays = StaysAtAnySize(course.pieces[course.allocations[i].first_piece].category);
+      SetCurve(i, (stays ? Curve{bytes} : Curve{0, bytes / sizes_[base_]}) * (1 / bytes));
+      ForEachPiece(i, [&](uint32_t piece) { unmatched[piece] = true; });
     }
-    return std::move(curves_);
   }
+
+  std::vector<Curve> curves;
+  std::vector<bool> unmatched;
+  std::vector<bool> uncertain;
 
  private:
-  PiecesByPlace PlacesOf(size_t course, uint8_t narrowness) const {
-    PiecesByPlace places;
-    const std::vector<CoursePiece>& pieces = courses_[course]->pieces;
-    for (uint32_t i = 0; i < pieces.size(); ++i) {
+  // Allocations without a curve by their places.
+  AllocationsByPlace PlacesOf(size_t course, uint8_t narrowness) const {
+    AllocationsByPlace places;
+    const Course& of = *courses_[course];
+    for (uint32_t i = 0; i < of.allocations.size(); ++i) {
       if (open_[course][i])
-        places[pieces[i].places[narrowness]].push_back(i);
+        places[of.pieces[of.allocations[i].first_piece].places[narrowness]].push_back(i);
     }
     return places;
   }
 
-  void FitPlaces(uint8_t narrowness) {
-    std::vector<PiecesByPlace> places;
+  // Calls visit(allocations of each course) for each place that all have.
+  template <class Visit>
+  void ForEachPlace(uint8_t narrowness, const Visit& visit) const {
+    std::vector<AllocationsByPlace> places;
     for (size_t i = 0; i < courses_.size(); ++i)
       places.push_back(PlacesOf(i, narrowness));
     for (const auto& [place, own] : places[base_]) {
       std::vector<const Indexes*> all;
-      bool equal = true;
-      for (const PiecesByPlace& of_course : places) {
-        const auto found = of_course.find(place);
-        if (found == of_course.end())
-          break;
-        all.push_back(&found->second);
-        equal = equal && found->second.size() == own.size();
+      for (const AllocationsByPlace& of_course : places) {
+        if (const auto found = of_course.find(place); found != of_course.end())
+          all.push_back(&found->second);
       }
-      if (all.size() != courses_.size())
-        continue;
-      // Memory of several layers has no order that says which is which.
-      if (equal && narrowness == kOfStack)
-        FitEach(all);
-      else
-        FitTogether(all);
-      for (size_t i = 0; i < all.size(); ++i) {
-        for (const uint32_t piece : *all[i])
-          open_[i][piece] = false;
-      }
+      if (all.size() == courses_.size())
+        visit(all);
     }
   }
 
-  void FitEach(const std::vector<const Indexes*>& all) {
-    std::vector<double> bytes(all.size());
-    for (size_t at = 0; at < all[base_]->size(); ++at) {
+  void FitEachOfPlaces() {
+    std::vector<double> bytes(courses_.size());
+    ForEachPlace(kOfStack, [&](const std::vector<const Indexes*>& all) {
+      const size_t count = all[base_]->size();
+      if (std::any_of(all.begin(), all.end(), [&](const auto* of) { return of->size() != count; }))
+        return;
+      for (size_t at = 0; at < count; ++at) {
+        for (size_t i = 0; i < all.size(); ++i)
+          bytes[i] = static_cast<double>(courses_[i]->allocations[(*all[i])[at]].bytes);
+        const auto fit = FitCurve(sizes_, bytes);
+        if (!fit.certain)
+          continue;
+        if (bytes[base_] > 0)
+          SetCurve((*all[base_])[at], fit.curve * (1 / bytes[base_]));
+        for (size_t i = 0; i < all.size(); ++i)
+          open_[i][(*all[i])[at]] = false;
+      }
+    });
+  }
+
+  void FitPlacesTogether(uint8_t narrowness) {
+    ForEachPlace(narrowness, [&](const std::vector<const Indexes*>& all) {
+      std::vector<double> bytes;
       for (size_t i = 0; i < all.size(); ++i)
-        bytes[i] = static_cast<double>(courses_[i]->pieces[(*all[i])[at]].bytes);
-      curves_[(*all[base_])[at]] = FitCurve(sizes_, bytes);
-    }
+        bytes.push_back(MostAlive(*courses_[i], *all[i]));
+      const auto fit = FitCurve(sizes_, bytes);
+      if (!fit.certain && narrowness != kOfCategory)
+        return;
+      for (const uint32_t allocation : *all[base_]) {
+        if (bytes[base_] > 0)
+          SetCurve(allocation, fit.curve * (1 / bytes[base_]));
+        ForEachPiece(allocation, [&](uint32_t piece) { uncertain[piece] = !fit.certain; });
+      }
+      for (size_t i = 0; i < all.size(); ++i) {
+        for (const uint32_t allocation : *all[i])
+          open_[i][allocation] = false;
+      }
+    });
   }
 
-  void FitTogether(const std::vector<const Indexes*>& all) {
-    std::vector<double> bytes;
-    for (size_t i = 0; i < all.size(); ++i)
-      bytes.push_back(MostAlive(*courses_[i], *all[i]));
-    if (bytes[base_] == 0)
-      return;
-    const Curve curve = FitCurve(sizes_, bytes) * (1 / bytes[base_]);
-    for (const uint32_t piece : *all[base_])
-      curves_[piece] = curve * static_cast<double>(courses_[base_]->pieces[piece].bytes);
+  template <class Visit>
+  void ForEachPiece(uint32_t allocation, const Visit& visit) const {
+    const CourseAllocation& of = courses_[base_]->allocations[allocation];
+    for (uint32_t piece = of.first_piece; piece < of.end_piece; ++piece)
+      visit(piece);
+  }
+
+  // `curve`: of a byte of it.
+  void SetCurve(uint32_t allocation, const Curve& curve) {
+    ForEachPiece(allocation, [&](uint32_t piece) {
+      curves[piece] = curve * static_cast<double>(courses_[base_]->pieces[piece].bytes);
+    });
   }
 
   const std::vector<const Course*>& courses_;
   const std::vector<double>& sizes_;
   const size_t base_;
-  std::vector<std::vector<bool>> open_;  // by course and piece: without a curve
-  std::vector<Curve> curves_;
+  std::vector<std::vector<bool>> open_;  // by course and allocation: without a curve
 };
 
 }  // namespace
@@ -147,7 +179,11 @@ Replay::Replay(const std::vector<const Course*>& courses, const std::vector<doub
   const auto base =
       static_cast<size_t>(std::max_element(sizes.begin(), sizes.end()) - sizes.begin());
   base_ = courses[base];
-  curves_ = CurveFitter(courses, sizes, base).Fit(&unmatched_);
+  CurveFitter fitter(courses, sizes, base);
+  fitter.Fit();
+  curves_ = std::move(fitter.curves);
+  unmatched_ = std::move(fitter.unmatched);
+  uncertain_ = std::move(fitter.uncertain);
 }
 
 Replay::Replay(const Course& course, double size) : base_(&course) {
@@ -156,6 +192,7 @@ Replay::Replay(const Course& course, double size) : base_(&course) {
     curves_.push_back(StaysAtAnySize(piece.category) ? Curve{bytes} : Curve{0, bytes / size});
   }
   unmatched_.resize(curves_.size());
+  uncertain_.resize(curves_.size());
 }
 
 Replay::Bytes Replay::BytesAt(uint32_t piece, double size) const {
@@ -193,6 +230,8 @@ Replay::State Replay::StateAt(double size, size_t last) const {
     state.categories[tables::ToWord(Category::kRounding)].bytes += sign * bytes.rounding;
     if (unmatched_[step.piece])
       state.unmatched_bytes += sign * bytes.requested;
+    if (uncertain_[step.piece])
+      state.uncertain_bytes += sign * bytes.requested;
     if (i == last)
       state.phase = piece.phase;
   }

@@ -17,8 +17,9 @@ namespace vramscope::query {
 class Replay {
  public:
   // Fits each allocation's bytes to the sizes. Several of one place are told apart by their order
-  // where all courses have as many; otherwise the most that is alive of the place at once is
-  // fitted. A place that not all courses have counts with its layer, else with its category.
+  // where all courses have as many. What has no certain fit so, or no counterpart, is fitted
+  // together with others: the most that is alive at once of its place, else of its layer, at last
+  // of its category, where any fit will do.
   Replay(const std::vector<const Course*>& courses, const std::vector<double>& sizes);
   // From one course alone: its model stays, the rest grows with the size.
   Replay(const Course& course, double size);
@@ -36,7 +37,8 @@ class Replay {
   struct State {
     std::array<Part, format::kCategoryCount> categories{};
     format::Phase phase = format::Phase::kNone;
-    double unmatched_bytes = 0;  // of places that no other course has
+    double unmatched_bytes = 0;  // of what other courses do not have
+    double uncertain_bytes = 0;  // of what no certain fit explains
   };
   // Behind a step.
   State StateAt(double size, size_t step) const;
@@ -53,6 +55,7 @@ class Replay {
   const Course* base_;
   std::vector<Curve> curves_;  // by piece of the base
   std::vector<bool> unmatched_;
+  std::vector<bool> uncertain_;
 };
 
 // The model itself, and what is made once for it: it does not grow with the batch.
