@@ -85,29 +85,42 @@ class PredictionText : public TextLines {
     Add(Wrapped(answer + CardText() + ".", 0, 0, style()), Ink::kBold);
   }
 
+  // Of CPU tensors the figure is no promise: two digits.
+  std::string LargestSize() const {
+    uint64_t size = *prediction_.largest_size;
+    if (prediction_.kind != tables::DeviceKind::kCpu || size < 100)
+      return util::FormatCount(size);
+    uint64_t unit = 1;
+    while (size / unit >= 100)
+      unit *= 10;
+    return "about " + util::FormatCount(size / unit * unit);
+  }
+
   std::string CardText() const {
     if (!prediction_.card_bytes)
       return "";
     const uint64_t card = *prediction_.card_bytes;
+    const std::string size = util::FormatBytes(card);
     const uint64_t peak = prediction_.peak_bytes;
-    std::string text;
-    if (peak <= card) {
-      text = fmt::format("; fits in {} with {} to spare", util::FormatBytes(card),
-                         util::FormatBytes(card - peak));
-    } else if (IsSingle() && *prediction_.least_bytes <= card) {
-      text = fmt::format("; may fit in {}", util::FormatBytes(card));
-    } else {
-      text = fmt::format("; does not fit in {}: {} too much", util::FormatBytes(card),
-                         util::FormatBytes(peak - card));
-    }
+    const uint64_t least = prediction_.least_bytes.value_or(peak);
+    const bool cpu = prediction_.kind == tables::DeviceKind::kCpu;
+    std::string text = cpu ? "; tensors alone " : "; ";
+    if (peak <= card)
+      text += fmt::format("fit{} in {} with {} to spare", cpu ? "" : "s", size,
+                          util::FormatBytes(card - peak));
+    else if (least <= card)
+      text += "may fit in " + size;
+    else
+      text += fmt::format("{} not fit in {}: {}{} too much", cpu ? "do" : "does", size,
+                          IsSingle() ? "at least " : "", util::FormatBytes(least - card));
+    const std::string certain = IsSingle() ? " for certain" : "";
     if (!prediction_.largest_size)
       return text + "; any " + Clean(prediction_.variable) + " does";
     if (*prediction_.largest_size == 0)
-      return text + "; no " + Clean(prediction_.variable) + " does";
+      return text + "; no " + Clean(prediction_.variable) + " does" + certain;
     if (!prediction_.size_given)
-      return text + "; it is the largest that does";
-    return text + fmt::format("; the largest that does is {}",
-                              util::FormatCount(*prediction_.largest_size));
+      return text + "; it is the largest that does" + certain;
+    return text + fmt::format("; the largest that does{} is {}", certain, LargestSize());
   }
 
   void AddTable() {

@@ -43,6 +43,23 @@ TEST(FitCurveTest, TheSimplestCurveThatExplainsPaddedBytesIsTaken) {
   EXPECT_NEAR(curve.At(64), 70'001 * 64, 70'001 * 64 * 0.01);
 }
 
+TEST(FitCurveTest, NumbersOfElementsAreCertain) {
+  // 4 * 384 * (size + 1): a sequence with a token before it.
+  EXPECT_TRUE(FitCurve({16, 32}, {4 * 384 * 17, 4 * 384 * 33}).certain);
+  EXPECT_TRUE(FitCurve({16, 32}, {16 * 20, 32 * 36}).certain);
+  EXPECT_TRUE(FitCurve({16, 32}, {100'000, 200'000}).certain);
+  EXPECT_TRUE(FitCurve({16, 32, 64}, {20 * 20, 36 * 36, 68 * 68}).certain);
+  // What the router of a mixture of experts gives one of them.
+  EXPECT_FALSE(FitCurve({16, 32}, {512 * 131, 512 * 240}).certain);
+  EXPECT_FALSE(FitCurve({16, 32}, {512 * 101, 512 * 240}).certain);
+  EXPECT_FALSE(FitCurve({16, 32, 64}, {512 * 131, 512 * 240, 512 * 533}).certain);
+}
+
+TEST(FitCurveTest, AGuessIsNotBelowTheLargest) {
+  EXPECT_GE(FitCurve({4, 8, 16}, {1000, 3000, 7900}).curve.At(16), 7900);
+  EXPECT_GE(FitCurve({4, 8, 16}, {1000, 3900, 5100}).curve.At(16), 5100 - 1);
+}
+
 TEST(FitCurveTest, NoPartIsNegative) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 1000; ++round) {

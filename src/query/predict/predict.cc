@@ -21,7 +21,6 @@ using tables::DeviceKind;
 
 constexpr double kNotableError = 0.05;
 constexpr double kNotableShare = 0.01;
-// Batches that a loop pads to a multiple still fit in it.
 constexpr uint64_t kDefaultFactor = 2;
 
 uint64_t Whole(double bytes) {
@@ -237,8 +236,9 @@ class Predictor {
       row.linear_bytes = part.curve.linear;
       row.square_bytes = part.curve.square;
       row.bytes = Whole(part.bytes);
-      row.form = single_ && !StaysAtAnySize(category) ? "constant to linear"
-                                                      : part.curve.FormAt(peak_size_);
+      row.form = single_ && !StaysAtAnySize(category) && category != Category::kRounding
+                     ? "constant to linear"
+                     : part.curve.FormAt(peak_size_);
       out_.categories.push_back(std::move(row));
     }
     std::stable_sort(out_.categories.begin(), out_.categories.end(),

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -240,6 +241,46 @@ TEST(PredictTest, PlacesWithoutACounterpartAreSaid) {
   const auto prediction = PredictFrom(step, {8, 16}, {32, {}});
   EXPECT_EQ(prediction->unmatched_bytes, 800'000u);
   EXPECT_THAT(prediction->notes, Contains(HasSubstr("the smaller recordings do not have")));
+}
+
+TEST(PredictTest, WhatIsKeptAtOneSizeAndNotAtAnotherIsTheSameMemory) {
+  const auto step = [](SizedTraining* training, uint64_t size) {
+    const size_t result =
+        training->Allocate("conv", size >= 16 ? Category::kActivation : Category::kTemporary,
+                           Phase::kForward, 50'000 * size);
+    training->Free(result);
+  };
+  const auto prediction = PredictFrom(step, {4, 8, 16}, {64, {}});
+  EXPECT_EQ(prediction->peak_bytes, TruePeak(step, 64));
+  EXPECT_EQ(prediction->uncertain_bytes, 0u);
+}
+
+TEST(PredictTest, WhatDependsOnDataIsFittedTogether) {
+  // Experts share the tokens unevenly, and differently at each size.
+  const auto step = [](SizedTraining* training, uint64_t size) {
+    constexpr uint64_t kShares[] = {13, 22, 29, 36};
+    std::vector<size_t> kept;
+    for (size_t expert = 0; expert < 4; ++expert) {
+      const uint64_t share = kShares[(expert + static_cast<size_t>(std::countr_zero(size))) % 4];
+      kept.push_back(training->Allocate("expert" + std::to_string(expert), Category::kActivation,
+                                        Phase::kForward, 512 * share * size));
+    }
+    for (const size_t one : kept)
+      training->Free(one);
+  };
+  const auto prediction = PredictFrom(step, {4, 8, 16}, {64, {}});
+  EXPECT_EQ(prediction->peak_bytes, TruePeak(step, 64));
+}
+
+TEST(PredictTest, AnotherAlgorithmAtLargerSizesIsSaid) {
+  const auto step = [](SizedTraining* training, uint64_t size) {
+    training->Free(training->Allocate("conv", Category::kActivation, Phase::kForward,
+                                      (size < 16 ? 10'007 : 25'013) * size));
+  };
+  const auto prediction = PredictFrom(step, {4, 8, 16}, {64, {}});
+  EXPECT_EQ(prediction->peak_bytes, TruePeak(step, 64));
+  EXPECT_EQ(prediction->uncertain_bytes, prediction->peak_bytes - 100'000);
+  EXPECT_THAT(prediction->notes, Contains(HasSubstr("only roughly")));
 }
 
 std::string ErrorWith(const SizedProgram& step, const std::vector<uint64_t>& sizes) {

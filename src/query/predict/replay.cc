@@ -196,11 +196,18 @@ Replay::Replay(const Course& course, double size) : base_(&course) {
 }
 
 Replay::Bytes Replay::BytesAt(uint32_t piece, double size) const {
+  const auto rounding_of = [](double bytes) {
+    return std::ceil(bytes / kRoundedToBytes) * kRoundedToBytes - bytes;
+  };
   Bytes bytes;
   bytes.requested = curves_[piece].At(size);
-  if (base_->rounds)
-    bytes.rounding =
-        std::ceil(bytes.requested / kRoundedToBytes) * kRoundedToBytes - bytes.requested;
+  if (base_->rounds) {
+    // A block keeps what is too little for another one.
+    const CoursePiece& of = base_->pieces[piece];
+    const double kept =
+        static_cast<double>(of.rounding_bytes) - rounding_of(static_cast<double>(of.bytes));
+    bytes.rounding = rounding_of(bytes.requested) + std::max(0.0, kept);
+  }
   return bytes;
 }
 
