@@ -95,8 +95,7 @@ void RegisterPredict(CLI::App& app, int* exit_code) {
       ->add_option("FILE", arguments->files,
                    "Recordings of one program at two or more small sizes. Their commands differ in "
                    "that number; otherwise FILE=N says it")
-      ->required()
-      ->option_text("FILE...");
+      ->required();
   command
       ->add_option("--batch,--size", arguments->size,
                    "Predict for N, in the unit of the number that differs (default: the largest "

@@ -42,6 +42,11 @@ class PredictionText : public TextLines {
     AddAnswer();
     Add("");
     AddTable();
+    if (first_ > 0) {
+      Add(fmt::format("({} without a column: --json has all)",
+                      util::FormatCountOf(first_, "smaller recording")),
+          Ink::kDim);
+    }
     AddResiduals();
     for (const std::string& note : prediction_.notes) {
       if (&note == &prediction_.notes.front())
@@ -57,14 +62,13 @@ class PredictionText : public TextLines {
     return fmt::format("{} {}", Clean(prediction_.variable), util::FormatCount(size));
   }
 
-  // ": 15.2 GiB of it activation, which is linear".
+  // ", of it activation 15.2 GiB (grows with batch)".
   std::string LargestThatGrows() const {
     for (const query::PredictCategory& row : prediction_.categories) {
       if (row.form != "constant") {
-        return fmt::format(", of it {} {} ({})", row.category, util::FormatBytes(row.bytes),
-                           row.form == "linear"      ? "grows with it"
-                           : row.form == "quadratic" ? "grows with its square"
-                                                     : "may grow");
+        return fmt::format(
+            ", of it {} {} (grows with {}{})", row.category, util::FormatBytes(row.bytes),
+            row.form == "quadratic" ? "the square of " : "", Clean(prediction_.variable));
       }
     }
     return "";

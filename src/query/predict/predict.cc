@@ -289,7 +289,8 @@ class Predictor {
         kNotableError * static_cast<double>(out_.allocated_bytes)) {
       Note(util::FormatBytes(out_.uncertain_bytes) +
            " follow the size only roughly: they depend on the data, or libraries use other "
-           "algorithms at other sizes. Larger recordings tell more.");
+           "algorithms at other sizes. Larger recordings tell more." +
+           (2 * out_.uncertain_bytes > out_.allocated_bytes ? " Are all of one program?" : ""));
     }
     if (static_cast<double>(out_.unmatched_bytes) >
         kNotableShare * static_cast<double>(out_.allocated_bytes)) {
@@ -300,6 +301,8 @@ class Predictor {
   }
 
   void AddRecordingNotes() {
+    const bool any_iteration = std::any_of(courses_.begin(), courses_.end(),
+                                           [](const Course& course) { return course.iteration; });
     for (size_t i = 0; i < courses_.size(); ++i) {
       const Course& course = courses_[i];
       if (static_cast<double>(course.outside_bytes) >
@@ -307,13 +310,16 @@ class Predictor {
         Note(inputs_[i].file + ": had more, " + util::FormatBytes(course.outside_bytes) +
              ", outside the iteration that is fitted: the peak of a run may be higher.");
       }
+      if (!course.iteration && any_iteration) {
+        Note(inputs_[i].file + ": has no iterations, and is fitted as a whole. Others have some.");
+      }
       if (course.iterations == 1) {
         Note(inputs_[i].file +
              ": has one iteration alone. Optimizers make their state at its end: record two.");
       }
     }
     const Course& largest = courses_.back();
-    if (!largest.iteration)
+    if (!any_iteration)
       Note("No iterations are known: the whole recordings are fitted.");
     if (largest.processes > 1) {
       Note("Of " + std::to_string(largest.processes) +

@@ -283,6 +283,29 @@ TEST(PredictTest, AnotherAlgorithmAtLargerSizesIsSaid) {
   EXPECT_THAT(prediction->notes, Contains(HasSubstr("only roughly")));
 }
 
+TEST(PredictTest, IterationsThatAreMissingAreSaid) {
+  const auto record = [](uint64_t size, int iterations) {
+    SizedTraining training;
+    for (int i = 0; i < std::max(iterations, 1); ++i) {
+      TrainOnce(&training, size);
+      if (i < iterations)
+        training.EndIteration();
+    }
+    return training.Make();
+  };
+  const auto notes = [&](int small, int large) {
+    const auto a = record(8, small);
+    const auto b = record(16, large);
+    const auto prediction =
+        MakePrediction({{a.get(), "a.vram", "t", 8}, {b.get(), "b.vram", "t", 16}}, {});
+    return prediction->notes;
+  };
+  EXPECT_THAT(notes(0, 0), Contains(HasSubstr("No iterations are known")));
+  EXPECT_THAT(notes(2, 0), Contains(HasSubstr("b.vram: has no iterations")));
+  EXPECT_THAT(notes(1, 2), Contains(HasSubstr("a.vram: has one iteration alone")));
+  EXPECT_THAT(notes(2, 2), Not(Contains(HasSubstr("iteration"))));
+}
+
 std::string ErrorWith(const SizedProgram& step, const std::vector<uint64_t>& sizes) {
   return PredictFrom(step, sizes, {}).status().message();
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,9 +108,15 @@ def test_text_begins_with_the_answer_and_fits_a_screen(folder):
     first, *lines = out.splitlines()
     assert first.startswith("At size 256: peak 5.5") and " in backward, of it temporary " in first
     assert "; tensors alone fit in 24.0 GiB with 24.0 GiB to spare; the largest that does is about 2" in first
+    assert "temporary 2.25 MiB (grows with the square of size)" in first
     assert [line.split()[0] for line in lines if "quadratic" in line] == ["temporary", "activation"]
     assert [line.split()[1:] for line in lines if line.startswith("residual")] == [["0.0", "%"] * 3]
     assert "On a GPU the context, libraries and fragmentation come on\ntop" in out
+    # The largest have columns.
+    more = [f"{folder / name_of(case, 16)}.vram={size}" for size in (8, 12)]
+    out, _ = vramscope("predict", *more, *sized(folder, case, (*case[2], 256)), "--batch", "300")
+    assert "(2 smaller recordings without a column: --json has all)" in out
+    assert re.search("^MiB +at 16 +at 32 +at 64 +at 256  form +at 300$", out, re.MULTILINE)
 
 
 def test_a_card_has_a_largest_size(folder):
