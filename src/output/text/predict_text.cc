@@ -92,7 +92,7 @@ class PredictionText : public TextLines {
   // Of CPU tensors the figure is no promise: two digits.
   std::string LargestSize() const {
     uint64_t size = *prediction_.largest_size;
-    if (prediction_.kind != tables::DeviceKind::kCpu || size < 100)
+    if (prediction_.kind != tables::DeviceKind::kCpu)
       return util::FormatCount(size);
     uint64_t unit = 1;
     while (size / unit >= 100)

@@ -10,7 +10,6 @@
 
 #include "query/predict/course.h"
 #include "query/predict/replay.h"
-#include "query/predict/sizes.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {
@@ -24,7 +23,8 @@ constexpr double kNotableShare = 0.01;
 constexpr uint64_t kDefaultFactor = 2;
 
 uint64_t Whole(double bytes) {
-  return bytes > 0 ? static_cast<uint64_t>(std::llround(bytes)) : 0;
+  // What is far too large stays so.
+  return bytes > 0 ? static_cast<uint64_t>(std::llround(std::min(bytes, 9e18))) : 0;
 }
 
 // "batch 32", "argument 1 = 32".

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "query/predict/sizes.h"
 #include "query/results.h"
 #include "tables/recording.h"
 #include "util/status.h"
@@ -27,7 +28,6 @@ struct PredictOptions {
 
 // More than so many times the largest size is far away from what is known.
 inline constexpr uint64_t kFarFactor = 16;
-inline constexpr uint64_t kLargestSize = uint64_t{1} << 40;
 
 // The peak at another size. The recordings are of one program at several sizes. From a single one
 // only the model is known to stay as it is: the rest has a range.

@@ -59,7 +59,7 @@ std::vector<CommandNumber> DifferingNumbers(const std::vector<std::string>& comm
     std::set<uint64_t> different;
     for (const std::vector<CommandWord>& words : all) {
       const auto value = util::WholeNumber<uint64_t>(words[at].value);
-      if (!value || *value == 0 || words[at].name != all.front()[at].name)
+      if (!value || *value == 0 || *value > kLargestSize || words[at].name != all.front()[at].name)
         break;
       number.values.push_back(*value);
       different.insert(*value);

@@ -9,6 +9,9 @@
 
 namespace vramscope::query {
 
+// Larger numbers are no sizes.
+inline constexpr uint64_t kLargestSize = uint64_t{1} << 40;
+
 // A number of the command lines, such as that of `--batch 4`.
 struct CommandNumber {
   std::string name;              // "batch"; "argument 2"

@@ -138,6 +138,15 @@ def test_one_recording_has_a_range(folder):
     assert out.startswith("At size 32: peak between ") and "only parameters, gradients and optimizer" in out
 
 
+def test_a_gpu_has_cache_and_driver_as_well():
+    found = prediction(f"{ROOT / 'examples/traces/gpt2.vram'}=8", "--batch", "8", "--card", "80GiB")
+    # The note of the recording.
+    assert found["kind"] == "gpu" and found["allocated_bytes"] == 11397066240
+    assert found["cached_bytes"] > 0 and found["driver_bytes"] > 500 << 20 and found["fits"] is True
+    assert found["peak_bytes"] == found["allocated_bytes"] + found["cached_bytes"] + found["driver_bytes"]
+    assert "CPU" not in "".join(found["notes"])
+
+
 def test_what_cannot_be_predicted_is_one_line(folder, tmp_path):
     case = CASES[0]
     small, large = (folder / f"{name_of(case, size)}.vram" for size in (2, 8))
