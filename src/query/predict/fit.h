@@ -13,8 +13,8 @@ struct Curve {
   double square = 0;
 
   double At(double size) const { return constant + (linear + square * size) * size; }
-  // None of whose parts is more than a hundredth of it at that size: "constant", "linear" and so
-  // on, by the highest power that counts.
+  // "constant", "linear" or "quadratic": the highest power that has more than a hundredth of the
+  // bytes at that size.
   const char* FormAt(double size) const;
   Curve operator*(double factor) const {
     return {constant * factor, linear * factor, square * factor};

@@ -103,8 +103,8 @@ class Predictor {
     VRAMSCOPE_ASSIGN_OR_RETURN(out_.variable, FindSizes(&inputs_));
     VRAMSCOPE_RETURN_IF_ERROR(ReadCourses());
     single_ = inputs_.size() == 1;
-    most_ = single_ ? std::make_unique<Replay>(courses_[0], sizes_[0])
-                    : std::make_unique<Replay>(Pointers(SIZE_MAX), sizes_);
+    replay_ = single_ ? std::make_unique<Replay>(courses_[0], sizes_[0])
+                      : std::make_unique<Replay>(Pointers(SIZE_MAX), sizes_);
     out_.kind = courses_.back().kind;
     out_.cached_bytes = courses_.back().cached_bytes;
     out_.driver_bytes = courses_.back().driver_bytes;
@@ -144,7 +144,7 @@ class Predictor {
 
   // From one recording what does not grow is no less than it was.
   double AllocatedAt(double size) const {
-    return most_->PeakAt(single_ ? std::max(size, sizes_[0]) : size).bytes;
+    return replay_->PeakAt(single_ ? std::max(size, sizes_[0]) : size).bytes;
   }
   double BesideBytes() const { return static_cast<double>(out_.cached_bytes + out_.driver_bytes); }
 
@@ -180,15 +180,15 @@ class Predictor {
   void AddPeak() {
     const auto size = static_cast<double>(out_.size);
     peak_size_ = single_ ? std::max(size, sizes_[0]) : size;
-    const Replay::Peak peak = most_->PeakAt(peak_size_);
-    state_ = most_->StateAt(peak_size_, peak.step);
+    const Replay::Peak peak = replay_->PeakAt(peak_size_);
+    state_ = replay_->StateAt(peak_size_, peak.step);
     out_.allocated_bytes = Whole(peak.bytes);
     out_.peak_bytes = out_.allocated_bytes + out_.cached_bytes + out_.driver_bytes;
     out_.phase = format::PhaseName(state_.phase);
     out_.unmatched_bytes = Whole(state_.unmatched_bytes);
     out_.uncertain_bytes = Whole(state_.uncertain_bytes);
     if (single_) {
-      const double least = most_->PeakAt(std::min(size, sizes_[0])).bytes;
+      const double least = replay_->PeakAt(std::min(size, sizes_[0])).bytes;
       out_.least_bytes = Whole(least) + out_.driver_bytes;
     }
     if (out_.card_bytes)
@@ -206,9 +206,9 @@ class Predictor {
       source.iteration = course.iteration;
       source.phase = format::PhaseName(course.phase);
       source.peak_bytes = course.peak_bytes;
-      const Replay::Peak peak = most_->PeakAt(sizes_[i]);
+      const Replay::Peak peak = replay_->PeakAt(sizes_[i]);
       source.fitted_bytes = Whole(peak.bytes);
-      fitted_.push_back(most_->StateAt(sizes_[i], peak.step));
+      fitted_.push_back(replay_->StateAt(sizes_[i], peak.step));
       if (leave_out) {
         std::vector<double> others = sizes_;
         others.erase(others.begin() + static_cast<ptrdiff_t>(i));
@@ -336,10 +336,10 @@ class Predictor {
 
   std::vector<PredictInput> inputs_;  // by size
   const PredictOptions& options_;
-  std::vector<Course> courses_;
+  std::vector<Course> courses_;  // of the inputs
   std::vector<double> sizes_;
   bool single_ = false;
-  std::unique_ptr<Replay> most_;
+  std::unique_ptr<Replay> replay_;
   double peak_size_ = 0;  // at which the peak is computed
   Replay::State state_;   // at the predicted peak
   std::vector<Replay::State> fitted_;
