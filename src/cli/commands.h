@@ -32,6 +32,7 @@ void RegisterOpen(CLI::App& app, int* exit_code);
 void RegisterIterations(CLI::App& app, int* exit_code);
 void RegisterLeaks(CLI::App& app, int* exit_code);
 void RegisterDiff(CLI::App& app, int* exit_code);
+void RegisterPredict(CLI::App& app, int* exit_code);
 void RegisterPlot(CLI::App& app, int* exit_code);
 void RegisterKeywords(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);

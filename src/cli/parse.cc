@@ -180,6 +180,7 @@ int Main(std::vector<std::string> words) {
   RegisterIterations(app, &exit_code);
   RegisterLeaks(app, &exit_code);
   RegisterDiff(app, &exit_code);
+  RegisterPredict(app, &exit_code);
   RegisterPlot(app, &exit_code);
   RegisterKeywords(app, &exit_code);
   RegisterInfo(app, &exit_code);

@@ -159,6 +159,13 @@ struct DiffTextOptions {
 // the limits of the comparison, and the figures.
 std::string FormatDiff(const query::Diff& diff, const DiffTextOptions& options);
 
+// The peak at another size.
+
+inline constexpr char kPredictSchema[] = "vramscope.predict/1";
+std::string PredictionJson(const query::Prediction& prediction);
+// For people: the answer, a table of the categories, and what makes it uncertain.
+std::string FormatPrediction(const query::Prediction& prediction, const Style& style);
+
 // The ranks of a job.
 
 inline constexpr char kSummarySchema[] = "vramscope.summary/1";

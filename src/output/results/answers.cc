@@ -69,6 +69,10 @@ std::string DiffJson(const query::Diff& diff) {
   return AnswerJson(kDiffSchema, diff, {});
 }
 
+std::string PredictionJson(const query::Prediction& prediction) {
+  return AnswerJson(kPredictSchema, prediction, {});
+}
+
 void WriteRanksJson(const query::RankReport& report, util::JsonWriter& json) {
   WriteAnswer(kRanksSchema, report, {}, json);
 }
