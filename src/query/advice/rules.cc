@@ -135,7 +135,7 @@ struct Leftover {
   bool for_backward = false;
 };
 
-// The last block that is no statistic beside the result, as a normalization keeps.
+// The last block, but for statistics that a normalization keeps beside its result.
 std::vector<size_t>::const_iterator FindResult(const RuleInput& input,
                                                const std::vector<size_t>& kept) {
   constexpr uint64_t kLeastShare = 8;
@@ -392,7 +392,7 @@ std::vector<Proposal> ProposeBucketViews(const RuleInput& input) {
   }
   if (!has_buckets)
     return {};
-  // The backward still makes each one by itself, and copies it into its bucket.
+  // The backward still makes one gradient at a time, and copies it into its bucket.
   Proposal proposal;
   std::map<FrameId, uint64_t> lines;
   for (size_t i = 0; i + 1 < gradients.size(); ++i) {

@@ -15,7 +15,7 @@ namespace vramscope::query {
 namespace {
 
 constexpr size_t kMostSavings = 5;
-// Less is no reason to change a program.
+// A smaller saving is not worth a change.
 constexpr uint64_t kLeastShareOfPeak = 100;
 
 struct Found {

@@ -78,7 +78,7 @@ bool Explains(CurveParts* parts,
               const std::vector<double>& shares,
               const std::vector<double>& bytes,
               double highest) {
-  // What is left of a sum is no part of it.
+  // Rounding leaves such rests of a sum.
   for (double& part : *parts)
     part = std::abs(part) < highest * 1e-9 ? 0 : part;
   if (std::any_of(parts->begin(), parts->end(), [](double part) { return part < 0; }))

@@ -142,7 +142,7 @@ class Predictor {
     return pointers;
   }
 
-  // From one recording what does not grow is no less than it was.
+  // From one recording: what does not grow stays as it was.
   double AllocatedAt(double size) const {
     return replay_->PeakAt(single_ ? std::max(size, sizes_[0]) : size).bytes;
   }

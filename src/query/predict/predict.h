@@ -26,7 +26,7 @@ struct PredictOptions {
   std::optional<uint64_t> card_bytes;
 };
 
-// More than so many times the largest size is far away from what is known.
+// A target beyond this multiple of the largest size is far from what is known.
 inline constexpr uint64_t kFarFactor = 16;
 
 // The peak at another size. The recordings are of one program at several sizes. From a single one

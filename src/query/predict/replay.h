@@ -16,10 +16,10 @@ namespace vramscope::query {
 
 class Replay {
  public:
-  // Fits each allocation's bytes to the sizes. Several of one place are told apart by their order
-  // where all courses have as many. What has no certain fit so, or no counterpart, is fitted
-  // together with others: the most that is alive at once of its place, else of its layer, at last
-  // of its category, where any fit will do.
+  // Fits each allocation's bytes to the sizes. Several of one place are matched by their order
+  // where all courses have as many. The others, and those without a certain fit, are fitted
+  // together: the most that is alive at once of their place, then of their layer, at last of
+  // their category, where any fit will do.
   Replay(const std::vector<const Course*>& courses, const std::vector<double>& sizes);
   // From one course alone: its model stays, the rest grows with the size.
   Replay(const Course& course, double size);

@@ -9,7 +9,7 @@
 
 namespace vramscope::query {
 
-// Larger numbers are no sizes.
+// Larger numbers are not sizes.
 inline constexpr uint64_t kLargestSize = uint64_t{1} << 40;
 
 // A number of the command lines, such as that of `--batch 4`.
