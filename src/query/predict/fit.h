@@ -24,9 +24,9 @@ struct Curve {
 
 struct Fit {
   Curve curve;
-  // Bytes that depend on the size alone are a number of elements: whole multiples of the size, of the
-  // size plus a whole number, of products of such. What is certain looks like that; figures that
-  // depend on data, or of two different algorithms, hardly ever do.
+  // Bytes that depend on the size alone are a number of elements: whole multiples of the size, of
+  // the size plus a whole number, of products of such. What is certain looks like that; figures
+  // that depend on data, or of two different algorithms, hardly ever do.
   bool certain = false;
 };
 
