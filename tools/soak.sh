@@ -32,6 +32,10 @@ VRAMSCOPE_CRASH_POINTS=all VRAMSCOPE_CRASH_ROUNDS=250 VRAMSCOPE_BUILD="$build" .
 echo "== random driver programs for $seconds s"
 .venv/bin/python tests/differential/run.py --build "$build" --seconds "$seconds" || status=1
 
+echo "== random allocator programs against PyTorch 2.9.1, 2.13.0 and 2.14.1, $seconds s each"
+cmake --build "$build" --target allocator_model_driver >"$build/soak.log" &&
+  python3 tests/allocator/differential.py --build "$build" --seconds "$seconds" || status=1
+
 echo "== 10,000 tries of another user to change or read a file; 100 rounds of 2,000 short processes"
 cmake --build "$build" --target cli_test >"$build/soak.log" && VRAMSCOPE_RACE_TRIES=10000 "$build/bin/cli_test" \
   --gtest_filter='*Races*' >>"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
