@@ -31,6 +31,7 @@ void RegisterReport(CLI::App& app, int* exit_code);
 void RegisterOpen(CLI::App& app, int* exit_code);
 void RegisterIterations(CLI::App& app, int* exit_code);
 void RegisterLeaks(CLI::App& app, int* exit_code);
+void RegisterWhatIf(CLI::App& app, int* exit_code);
 void RegisterDiff(CLI::App& app, int* exit_code);
 void RegisterPredict(CLI::App& app, int* exit_code);
 void RegisterPlot(CLI::App& app, int* exit_code);

@@ -27,7 +27,7 @@ const std::vector<CommandGroup>& CommandGroups() {
       {"Look into a process that already runs", {"attach", "detach", "dump"}},
       {"What holds the memory?", {"report", "open", "plot", "keywords"}},
       {"Does it grow? What changed?", {"iterations", "leaks", "diff"}},
-      {"Will a larger batch fit?", {"predict"}},
+      {"Will a larger batch fit? Another card?", {"predict", "whatif"}},
       {"Which of many ranks is different?", {"fleet"}},
       {"Watch running programs", {"top", "metrics"}},
       {"Is the recording complete? What works here?", {"info", "doctor"}},

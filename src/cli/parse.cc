@@ -179,6 +179,7 @@ int Main(std::vector<std::string> words) {
   RegisterOpen(app, &exit_code);
   RegisterIterations(app, &exit_code);
   RegisterLeaks(app, &exit_code);
+  RegisterWhatIf(app, &exit_code);
   RegisterDiff(app, &exit_code);
   RegisterPredict(app, &exit_code);
   RegisterPlot(app, &exit_code);

@@ -132,6 +132,14 @@ std::string FormatLeaks(const query::Leaks& leaks,
                         const tables::Recording& recording,
                         const LeaksTextOptions& options);
 
+// Other settings of PyTorch's allocator.
+
+inline constexpr char kWhatIfSchema[] = "vramscope.whatif/1";
+std::string WhatIfJson(const query::WhatIf& what, const tables::Recording& recording);
+std::string FormatWhatIf(const query::WhatIf& what,
+                         const tables::Recording& recording,
+                         const Style& style);
+
 // Two recordings compared.
 
 inline constexpr char kDiffSchema[] = "vramscope.diff/1";

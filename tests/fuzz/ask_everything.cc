@@ -15,6 +15,7 @@
 #include "output/page/page_data.h"
 #include "output/text/text.h"
 #include "query/advice/advice.h"
+#include "query/allocator/whatif.h"
 #include "query/core/peaks.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/report.h"
@@ -90,6 +91,14 @@ size_t AskLeaks(const Recording& recording, Extent) {
     return 0;
   return output::LeaksJson(*leaks, recording).size() + output::LeaksCsv(*leaks, recording).size() +
          output::FormatLeaks(*leaks, recording, {.style = kStyle}).size();
+}
+
+size_t AskWhatIf(const Recording& recording, Extent) {
+  const auto what = query::MakeWhatIf(recording, {.settings = {}, .card_bytes = uint64_t{8} << 30});
+  if (!what)
+    return 0;
+  return output::WhatIfJson(*what, recording).size() +
+         output::FormatWhatIf(*what, recording, kStyle).size();
 }
 
 size_t AskPage(const Recording& recording, Extent) {
@@ -184,6 +193,7 @@ std::vector<Question> MakeQuestions() {
   questions.push_back({"report --ranks", AskRanks});
   questions.push_back({"iterations", AskIterations});
   questions.push_back({"leaks", AskLeaks});
+  questions.push_back({"whatif", AskWhatIf});
   questions.push_back({"phases", AskPhases});
   questions.push_back({"savings", AskSavings});
   questions.push_back({"page", AskPage});

@@ -61,6 +61,10 @@ std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& record
   return AnswerJson(kLeaksSchema, leaks, {&recording});
 }
 
+std::string WhatIfJson(const query::WhatIf& what, const tables::Recording& recording) {
+  return AnswerJson(kWhatIfSchema, what, {&recording});
+}
+
 void WriteDiffJson(const query::Diff& diff, util::JsonWriter& json) {
   WriteAnswer(kDiffSchema, diff, {}, json);
 }

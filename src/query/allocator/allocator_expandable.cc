@@ -27,6 +27,8 @@ AllocatorBlock* AllocatorModel::Expand(const Request& request) {
   // Behind it is unmapped memory, and it is too small: mapping joins the two.
   while (block->bytes < request.bytes) {
     AllocatorBlock* const next = block->next;
+    if (next == nullptr || next->mapped)
+      return nullptr;  // larger than any address space
     if (!MapBlock(next, std::min(request.bytes - block->bytes, next->bytes)))
       return nullptr;
     block = next;

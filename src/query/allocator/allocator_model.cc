@@ -83,14 +83,23 @@ void AllocatorModel::DeleteBlock(AllocatorBlock* block) {
 
 // ---- allocating
 
-AllocatorBlock* AllocatorModel::Allocate(uint64_t requested_bytes, uint64_t stream) {
-  if (!HoldsBackEvents())
-    ProcessEvents();
+AllocatorModel::Request AllocatorModel::MakeRequest(uint64_t requested_bytes, uint64_t stream) {
   Request request;
   request.bytes = settings_.Round(requested_bytes);
   request.segment_bytes = SegmentBytesFor(request.bytes, settings_);
   request.shelf = &ShelfOf(PoolOf(request.bytes <= kSmallLimitBytes), stream);
   request.expandable = settings_.expandable_segments;
+  return request;
+}
+
+bool AllocatorModel::HasFree(uint64_t requested_bytes, uint64_t stream) {
+  return FindFree(MakeRequest(requested_bytes, stream)) != nullptr;
+}
+
+AllocatorBlock* AllocatorModel::Allocate(uint64_t requested_bytes, uint64_t stream) {
+  if (!HoldsBackEvents())
+    ProcessEvents();
+  Request request = MakeRequest(requested_bytes, stream);
   AllocatorBlock* block = TakeFree(request);
   if (block == nullptr)
     block = TakeAnyhow(&request);
@@ -101,10 +110,17 @@ AllocatorBlock* AllocatorModel::Allocate(uint64_t requested_bytes, uint64_t stre
   return HandOut(block, request, requested_bytes);
 }
 
-// The smallest free block that is large enough, with the exceptions of the real one.
 AllocatorBlock* AllocatorModel::TakeFree(const Request& request) {
   if (CollectsGarbage())
     ++request.shelf->pool->searches;
+  AllocatorBlock* const block = FindFree(request);
+  if (block != nullptr)
+    EraseFree(block);
+  return block;
+}
+
+// The smallest free block that is large enough, with the exceptions of the real one.
+AllocatorBlock* AllocatorModel::FindFree(const Request& request) const {
   const auto& free = request.shelf->free;
   auto it = free.lower_bound({request.bytes, 0, nullptr});
   if (it == free.end())
@@ -130,9 +146,7 @@ AllocatorBlock* AllocatorModel::TakeFree(const Request& request) {
   if (request.bytes >= max_split &&
       it->bytes >= request.bytes + settings_.max_non_split_rounding_bytes)
     return nullptr;
-  AllocatorBlock* const block = it->block;
-  request.shelf->free.erase(it);
-  return block;
+  return it->block;
 }
 
 // What is tried when no free block will do, until something succeeds.

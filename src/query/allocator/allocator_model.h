@@ -88,6 +88,8 @@ class AllocatorModel {
 
   // nullptr: out of memory. `requested_bytes` is not 0.
   AllocatorBlock* Allocate(uint64_t requested_bytes, uint64_t stream);
+  // Whether a free block would do for it now.
+  bool HasFree(uint64_t requested_bytes, uint64_t stream);
   void Free(AllocatorBlock* block);
   void RecordStream(AllocatorBlock* block, uint64_t stream);
   void EmptyCache();
@@ -126,6 +128,9 @@ class AllocatorModel {
   bool CollectsGarbage() const { return limited_ && settings_.garbage_collection_threshold > 0; }
   bool HoldsBackEvents() const { return rules_.scope_is_capture && !open_pools_.empty(); }
 
+  Request MakeRequest(uint64_t requested_bytes, uint64_t stream);
+  // The free block that does for it, or nullptr.
+  AllocatorBlock* FindFree(const Request& request) const;
   AllocatorBlock* TakeFree(const Request& request);
   AllocatorBlock* TakeAnyhow(Request* request);
   AllocatorBlock* TakeFromFallback(Request* request);

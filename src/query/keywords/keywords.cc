@@ -28,8 +28,8 @@ util::Result<Report> MakeNamesReport(const tables::Recording& recording, const R
 
 // A value that tells a person something.
 bool IsName(Dimension dimension, const std::string& text) {
-  static const std::string kUnknown = format::CategoryName(format::Category::kUnknown);
-  return !text.empty() && (dimension != Dimension::kCategory || text != kUnknown);
+  static const std::string kNoCategory = format::CategoryName(format::Category::kUnknown);
+  return !text.empty() && (dimension != Dimension::kCategory || text != kNoCategory);
 }
 
 // A line names better than a whole stack does.

@@ -126,7 +126,7 @@ def test_a_usage_error_is_one_line_and_status_2(tmp_path, words, hint):
     assert result.stdout == ""
 
 
-COMMANDS = "run sample env snapshot finish attach detach dump report open plot keywords iterations leaks diff predict fleet top metrics info doctor import export yield resume".split()
+COMMANDS = "run sample env snapshot finish attach detach dump report open plot keywords iterations leaks diff predict whatif fleet top metrics info doctor import export yield resume".split()
 
 
 @pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=lambda words: " ".join(words))
