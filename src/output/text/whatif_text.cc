@@ -150,8 +150,10 @@ void WhatIfText::AddInferred(const query::WhatIfGpu& gpu) {
   if (gpu.settings_inferred)
     AddSentence("Inferred: the recording's setting " + Clean(gpu.recorded_settings) + ".");
   if (gpu.inferred_streams > 1) {
-    AddSentence(fmt::format("Inferred: {} streams or private pools, from what shares segments.",
-                            gpu.inferred_streams));
+    AddSentence(
+        fmt::format("Inferred: {} streams or private pools, so that segments match: the "
+                    "answers are estimates.",
+                    gpu.inferred_streams));
   }
   if (gpu.hidden_blocks > 0) {
     AddSentence(fmt::format("Inferred: the sizes of {}, whose requests may be up to 1 MiB smaller.",

@@ -94,7 +94,7 @@ def test_a_failed_request_names_its_line():
 def test_what_is_inferred_is_said():
     text = run("whatif", SNAPSHOTS / "streams.vram").stdout
     assert "Assumed: the rules of PyTorch 2.14, since the version was not recorded." in text
-    assert "Inferred: 2 streams or private pools, from what shares segments." in text
+    assert "Inferred: 2 streams or private pools, so that segments match: the answers are estimates." in text
     assert "whose requests may be up to 1 MiB smaller" in text
     assert "Inferred: the recording's setting expandable_segments:True." in run("whatif", SNAPSHOTS / "expandable.vram").stdout
 
