@@ -20,7 +20,9 @@ def download(name, folder):
     """The wheel of `name` in `folder`, by pip."""
     folder.mkdir(parents=True, exist_ok=True)
     if not any(folder.glob("*.whl")):
-        platform = ["--python-version", "3.12", "--platform", "manylinux_2_28_x86_64", "--only-binary=:all:"]
+        platform = ["--python-version", "3.12", "--only-binary=:all:"]
+        for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014"):
+            platform += ["--platform", f"{tag}_x86_64"]
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", *platform, "-d", folder, name], check=True)
     return next(folder.glob("*.whl"))
 
