@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of `vramscope predict`: small CPU trainings, and the peak that they truly have at four times the size.
 
-    bench/predict.py [FOLDER]   keeps the recordings in FOLDER, and uses those that are there
+    .venv/bin/python bench/predict.py [--keep FOLDER]   uses the recordings that are there already
 """
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -58,8 +59,8 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as scratch:
-            main(Path(scratch))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, help="keep the recordings in this folder")
+    keep = parser.parse_args().keep
+    with tempfile.TemporaryDirectory() as scratch:
+        main(keep or Path(scratch))

@@ -239,10 +239,21 @@ util::Status ShowRanks(const ReportArguments& arguments) {
                                  : output::FormatRanks(ranks, output::DetectStyle(STDOUT_FILENO)));
 }
 
-util::Status ShowPhases(const ReportArguments& arguments) {
+// Of an answer that is no report of an instant, about one recording.
+util::Status CheckAlone(const ReportArguments& arguments, const char* option) {
   if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
       !arguments.oom.empty() || !arguments.html.empty())
-    return util::Status::Error("--phases can only be used with --json");
+    return util::Status::Error(fmt::format("{} can only be used with --json", option));
+  for (const std::string& file : arguments.files) {
+    if (IsFolder(file))
+      return util::Status::Error(
+          fmt::format("{} is a folder: with {} name a recording", file, option));
+  }
+  return {};
+}
+
+util::Status ShowPhases(const ReportArguments& arguments) {
+  VRAMSCOPE_RETURN_IF_ERROR(CheckAlone(arguments, "--phases"));
   std::vector<std::string> objects;
   for (const std::string& file : arguments.files) {
     VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
@@ -260,9 +271,7 @@ util::Status ShowPhases(const ReportArguments& arguments) {
 
 // *fits: whether all recordings stay within the budget.
 util::Status ShowSavings(const ReportArguments& arguments, bool* fits) {
-  if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
-      !arguments.oom.empty() || !arguments.html.empty())
-    return util::Status::Error("--advice and --budget can only be used with --json");
+  VRAMSCOPE_RETURN_IF_ERROR(CheckAlone(arguments, "--advice and --budget"));
   std::optional<uint64_t> budget_bytes;
   if (!arguments.budget.empty()) {
     util::Result<uint64_t> size = util::ParseSize(arguments.budget);

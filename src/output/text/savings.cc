@@ -42,8 +42,8 @@ void AddBudget(const query::Savings& savings, TextLines* text) {
   text->Add(
       fmt::format("It exceeds {} by {}: {}.", FormatBytes(budget), FormatBytes(*savings.over_bytes),
                   saved >= *savings.over_bytes
-                      ? fmt::format("with the {} below it fits", changes)
-                      : fmt::format("the {} below {} not enough", changes, one ? "is" : "are")));
+                      ? fmt::format("the {} below {} that much", changes, one ? "saves" : "save")
+                      : fmt::format("the {} below {} less", changes, one ? "saves" : "save")));
 }
 
 }  // namespace

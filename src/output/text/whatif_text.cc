@@ -149,6 +149,8 @@ void WhatIfText::AddInferred(const query::WhatIfGpu& gpu) {
     AddSentence("Assumed: the rules of PyTorch 2.14, since the version was not recorded.");
   if (gpu.settings_inferred)
     AddSentence("Inferred: the recording's setting " + Clean(gpu.recorded_settings) + ".");
+  if (gpu.settings_inferred || gpu.recorded_settings.empty())
+    AddSentence("Assumed: default settings otherwise, which a match does not prove.");
   if (gpu.inferred_streams > 1) {
     AddSentence(
         fmt::format("Inferred: {} streams or private pools, so that segments match: the "

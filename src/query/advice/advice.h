@@ -16,10 +16,10 @@ namespace vramscope::query {
 //                                              |                        |
 //                                              +--> total over time <---+--> its new highest point
 //
-// The process and the device are those with most bytes in the recording; GPUs come before host
-// memory. A rule only names allocations that this recording has, so what a program already does is
-// never advised, and what lowers no peak saves 0 bytes and is left out. Savings are of allocated
-// bytes: what the caching allocator and the driver keep beside them is not predicted here.
+// The process and the device are those with most bytes (FindLargestAccount). A rule only names
+// allocations that this recording has, so what a program already does is never advised, and what
+// lowers no peak saves 0 bytes and is left out. Savings are of allocated bytes: what the caching
+// allocator and the driver keep beside them is not predicted here.
 //
 // An error where the recording has no allocations. `budget_bytes`: of the device, if asked for.
 util::Result<Savings> FindSavings(const tables::Recording& recording,

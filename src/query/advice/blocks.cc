@@ -2,62 +2,47 @@
 #include "query/advice/blocks.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "query/core/parallel.h"
+#include "query/core/peaks.h"
 #include "query/dimensions/cells.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
-namespace {
-
-using tables::SiteRow;
-
-tables::AccountId LargestAccount(const tables::Tables& tables, const AllocatedRule& rule) {
-  std::vector<uint64_t> bytes(tables.accounts.size());
-  for (const SiteRow& site : tables.sites) {
-    if (site.account.value != 0 && site.account.value < bytes.size() && rule.IsAllocated(site))
-      bytes[site.account.value] += site.allocated_bytes;
-  }
-  size_t largest = 0;
-  const auto is_gpu = [&](size_t account) {
-    return RowOf(tables.devices, tables.accounts[account].device).kind == tables::DeviceKind::kGpu;
-  };
-  for (size_t i = 1; i < bytes.size(); ++i) {
-    if (bytes[i] != 0 && (largest == 0 || std::pair(is_gpu(i), bytes[i]) >
-                                              std::pair(is_gpu(largest), bytes[largest])))
-      largest = i;
-  }
-  return tables::AccountId{static_cast<uint32_t>(largest)};
-}
-
-}  // namespace
-
 util::Result<LiveBlocks> ReadBlocks(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
-  LiveBlocks blocks;
-  const AllocatedRule rule(tables);
-  blocks.account = LargestAccount(tables, rule);
-  if (blocks.account.value == 0)
+  VRAMSCOPE_ASSIGN_OR_RETURN(const LargestAccount largest, FindLargestAccount(recording));
+  if (largest.bytes == 0)
     return util::Status::Error("no allocation is recorded, so there is nothing to advise on");
-  std::vector<size_t> frames(recording.frame_count());
-  std::iota(frames.begin(), frames.end(), size_t{0});
-  const uint32_t wanted =
-      tables::kBeginNs | tables::kEndNs | tables::kAllocNs | tables::kBytes | tables::kSite;
+  LiveBlocks blocks;
+  blocks.account = largest.account;
+  const AllocatedSites sites(tables, blocks.account);
+  std::vector<size_t> frames;
+  for (size_t i = 0; i < recording.frame_count(); ++i) {
+    if (recording.zone(i).MayHoldAccount(blocks.account))
+      frames.push_back(i);
+  }
+  const uint32_t wanted = tables::kBeginNs | tables::kEndNs | tables::kAllocNs | tables::kBytes |
+                          tables::kRoundingBytes | tables::kSite;
   VRAMSCOPE_RETURN_IF_ERROR(
       ForEachFrame(recording, frames, wanted, 1, [&](size_t, const tables::AllocationFrame& frame) {
         for (size_t i = 0; i < frame.rows; ++i) {
-          const SiteRow& site = RowOf(tables.sites, tables::SiteId{frame.site[i]});
-          if (site.account == blocks.account && rule.IsAllocated(site) &&
-              frame.begin_ns[i] < frame.end_ns[i]) {
-            blocks.all.push_back({frame.begin_ns[i], frame.end_ns[i], frame.alloc_ns[i],
-                                  frame.bytes[i], tables::SiteId{frame.site[i]}});
-            if (site.phase == format::Phase::kBackward)
-              blocks.backward_ns.push_back(frame.alloc_ns[i]);
-          }
+          const uint32_t site = frame.site[i];
+          if (!sites.Has(site) || frame.begin_ns[i] >= frame.end_ns[i])
+            continue;
+          const uint64_t rounding = sites.HasRounding(site) ? 0 : frame.rounding_bytes[i];
+          blocks.all.push_back({frame.begin_ns[i], frame.end_ns[i], frame.alloc_ns[i],
+                                frame.bytes[i] - rounding, tables::SiteId{site}});
+          if (tables.sites[site].phase == format::Phase::kBackward)
+            blocks.backward_ns.push_back(frame.alloc_ns[i]);
         }
       }));
+  for (const tables::StepRow& step : tables.steps) {
+    const tables::CounterRow& counter = RowOf(tables.counters, step.counter);
+    if (sites.HasCounter(counter))
+      blocks.counted.push_back({step.time_ns, step.bytes, counter.site});
+  }
   std::stable_sort(blocks.all.begin(), blocks.all.end(),
                    [](const LiveBlock& a, const LiveBlock& b) {
                      return std::tuple(a.alloc_ns, a.begin_ns) < std::tuple(b.alloc_ns, b.begin_ns);
@@ -72,6 +57,8 @@ BlockTotal::BlockTotal(const LiveBlocks& blocks) : blocks_(blocks) {
     steps_.push_back({block.begin_ns, static_cast<int64_t>(block.bytes)});
     steps_.push_back({block.end_ns, -static_cast<int64_t>(block.bytes)});
   }
+  for (const CountedStep& step : blocks.counted)
+    steps_.push_back({step.time_ns, step.bytes});
   Sort(&steps_);
 }
 

@@ -19,9 +19,17 @@ struct LiveBlock {
   tables::SiteId site;
 };
 
+// A change of memory that readings tell, such as managed memory.
+struct CountedStep {
+  int64_t time_ns = 0;
+  int64_t bytes = 0;
+  tables::SiteId site;
+};
+
 struct LiveBlocks {
   tables::AccountId account;
   std::vector<LiveBlock> all;        // by alloc_ns, then begin_ns
+  std::vector<CountedStep> counted;  // in no rule, but in the total
   std::vector<int64_t> backward_ns;  // when a backward allocated, in order
 };
 
@@ -42,7 +50,8 @@ struct BlockChanges {
   std::vector<Addition> additions;
 };
 
-// Of the account with the most bytes. An error where no allocation is recorded.
+// Of the account with the most bytes (FindLargestAccount). An error where no allocation is
+// recorded.
 util::Result<LiveBlocks> ReadBlocks(const tables::Recording& recording);
 
 // The total of the blocks over time. An instant has the bytes after all of its changes.

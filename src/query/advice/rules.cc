@@ -22,7 +22,6 @@ namespace {
 using format::Category;
 using format::Phase;
 using tables::FrameId;
-using tables::SiteId;
 using tables::SiteRow;
 using tables::StackId;
 
@@ -450,34 +449,36 @@ std::map<FrameId, Survivors> FindSurvivors(const RuleInput& input) {
   return lines;
 }
 
-std::vector<Proposal> ProposeReleases(const RuleInput& input) {
+// `{}` of the change is the line.
+std::vector<Proposal> ProposeForSurvivors(const RuleInput& input,
+                                          bool add_up,
+                                          fmt::format_string<std::string&> change,
+                                          const char* why,
+                                          const char* condition) {
   std::vector<Proposal> proposals;
   for (auto& [line, found] : FindSurvivors(input)) {
-    if (found.add_up)
+    if (found.add_up != add_up)
       continue;
-    const std::string place = FormatFrame(input.recording, line);
-    proposals.push_back({.change = "`del` what " + place + " makes when its iteration ends",
-                         .why = "it still lives in the next iteration",
-                         .condition = "the next iteration does not read it",
+    std::string place = FormatFrame(input.recording, line);
+    proposals.push_back({.change = fmt::format(change, place),
+                         .why = why,
+                         .condition = condition,
                          .place = place,
                          .changes = std::move(found.changes)});
   }
   return proposals;
 }
 
+std::vector<Proposal> ProposeReleases(const RuleInput& input) {
+  return ProposeForSurvivors(input, false, "`del` what {} makes when its iteration ends",
+                             "it still lives in the next iteration",
+                             "the next iteration does not read it");
+}
+
 std::vector<Proposal> ProposeNotKeeping(const RuleInput& input) {
-  std::vector<Proposal> proposals;
-  for (auto& [line, found] : FindSurvivors(input)) {
-    if (!found.add_up)
-      continue;
-    const std::string place = FormatFrame(input.recording, line);
-    proposals.push_back({.change = "keep .item() or .cpu() of what " + place + " makes",
-                         .why = "iterations keep the tensor, and it adds up",
-                         .condition = "nothing needs it on the device later",
-                         .place = place,
-                         .changes = std::move(found.changes)});
-  }
-  return proposals;
+  return ProposeForSurvivors(input, true, "keep .item() or .cpu() of what {} makes",
+                             "iterations keep the tensor, and it adds up",
+                             "nothing needs it on the device later");
 }
 
 constexpr std::array kRules = {

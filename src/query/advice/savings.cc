@@ -8,7 +8,6 @@
 #include "query/advice/advice.h"
 #include "query/advice/blocks.h"
 #include "query/advice/rules.h"
-#include "query/core/peaks.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -33,6 +32,10 @@ std::vector<NamedBytes> CategoriesAt(const tables::Tables& tables,
     NamedBytes& sum = sums[RowOf(tables.sites, block.site).category];
     sum.bytes += block.bytes;
     ++sum.count;
+  }
+  for (const CountedStep& step : blocks.counted) {
+    if (step.time_ns <= time_ns)
+      sums[RowOf(tables.sites, step.site).category].bytes += static_cast<uint64_t>(step.bytes);
   }
   std::vector<NamedBytes> out;
   for (auto& [category, sum] : sums) {

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "query/core/aggregator.h"
+#include "query/core/instant.h"
+#include "query/core/live_set.h"
 #include "query/core/sweep.h"
+#include "query/dimensions/cells.h"
 #include "query/dimensions/dimensions.h"
 #include "tables/imported.h"
 #include "tables/row_of.h"
@@ -285,6 +288,32 @@ util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording&
     return peaks.status();
   std::erase_if(peaks->highest, [](const tables::PeakRow& peak) { return peak.bytes == 0; });
   return std::move(peaks->highest);
+}
+
+util::Result<LargestAccount> FindLargestAccount(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peaks, AllocatedPeaks(recording));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const LiveSet live, ReadLiveSet(recording, AtPeaks(tables, peaks)));
+  const AllocatedRule rule(tables);
+  std::vector<uint64_t> bytes(tables.accounts.size());
+  ForEachLeaf(recording, live, [&](const Leaf& leaf) {
+    if (leaf.process.value != 0 && rule.IsAllocated(leaf.site))
+      bytes[leaf.site.account.value] += leaf.bytes;
+  });
+  const auto rank = [&](size_t account) {
+    const auto kind = RowOf(tables.devices, tables.accounts[account].device).kind;
+    const int order = kind == tables::DeviceKind::kGpu ? 2 : kind == tables::DeviceKind::kCpu;
+    return std::pair(bytes[account] == 0 ? -1 : order, bytes[account]);
+  };
+  size_t best = 0;
+  for (size_t i = 1; i < bytes.size(); ++i)
+    best = rank(i) > rank(best) ? i : best;
+  LargestAccount largest;
+  largest.account.value = static_cast<uint32_t>(best);
+  largest.bytes = bytes[best];
+  for (size_t i = 1; i < bytes.size(); ++i)
+    largest.processes += rank(i).first == rank(best).first ? 1u : 0u;
+  return largest;
 }
 
 }  // namespace vramscope::query

@@ -41,6 +41,15 @@ void NoteAllocatedPeaks(const std::vector<tables::PeakRow>& peaks, tables::Table
 // Of a recording without such notes they are looked for.
 util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recording& recording);
 
+// The process and device with most allocated bytes, each at its device's allocated peak. GPUs come
+// before CPU tensors, and those before pinned memory.
+struct LargestAccount {
+  tables::AccountId account;
+  uint64_t bytes = 0;      // 0: no process allocated anything
+  uint64_t processes = 0;  // that have memory of this kind
+};
+util::Result<LargestAccount> FindLargestAccount(const tables::Recording& recording);
+
 // The highest instants of what the conditions of a query select, of the devices that have any. Of a
 // ring's recording within its history. An error where a condition is about single allocations.
 util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording& recording,

@@ -429,12 +429,6 @@ util::Result<Instants> AtPeakOf(const DiffSubject& subject, std::optional<int64_
 
 }  // namespace
 
-bool IsPassing(Category category) {
-  return category == Category::kActivation || category == Category::kRetained ||
-         category == Category::kTemporary || category == Category::kInput ||
-         category == Category::kUnknown;
-}
-
 DiffKey WithoutLifetime(DiffKey key) {
   if (IsPassing(key.category))
     key.category = Category::kUnknown;

@@ -54,8 +54,6 @@ struct DiffSum {
 };
 using DiffSums = std::map<DiffKey, DiffSum>;
 
-// It is meant to be freed within an iteration, or soon after.
-bool IsPassing(format::Category category);
 // Where something is allocated, whatever becomes of it: the same for all that passes.
 DiffKey WithoutLifetime(DiffKey key);
 

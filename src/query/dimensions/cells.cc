@@ -83,6 +83,14 @@ bool AllocatedRule::IsAllocated(const tables::SiteRow& site) const {
   return part != Part::kBeforeRecording || site.estimated == tables::Estimated::kExact;
 }
 
+AllocatedSites::AllocatedSites(const tables::Tables& tables, tables::AccountId account) {
+  const AllocatedRule rule(tables);
+  for (const tables::SiteRow& site : tables.sites) {
+    sites_.push_back(site.account == account && site.unbacked == 0 && rule.IsAllocated(site));
+    rounding_.push_back(rule.IsAllocated(RoundingSite(site)));
+  }
+}
+
 bool AllocatedRule::IsReserved(const tables::SiteRow& site) const {
   const uint32_t account = site.account.value;
   if (site.backing != 0 || account >= accounts_.size() || !accounts_[account].has_segments)

@@ -21,6 +21,14 @@ constexpr bool IsUse(format::Part part) {
   return part != format::Part::kUncut && !format::IsSlack(part);
 }
 
+// It is meant to be freed within an iteration, or soon after.
+constexpr bool IsPassing(format::Category category) {
+  using format::Category;
+  return category == Category::kActivation || category == Category::kRetained ||
+         category == Category::kTemporary || category == Category::kInput ||
+         category == Category::kUnknown;
+}
+
 // Free bytes of an allocator's segments: no line, layer or thread has them.
 constexpr bool IsFree(format::Part part) {
   return part == format::Part::kCached || part == format::Part::kFragmentation ||
@@ -49,6 +57,24 @@ class AllocatedRule {
     bool has_segments = false;
   };
   std::vector<Account> accounts_;
+};
+
+// The sites of an account whose rows are allocated, with device memory below them.
+class AllocatedSites {
+ public:
+  AllocatedSites(const tables::Tables& tables, tables::AccountId account);
+
+  bool Has(uint32_t site) const { return site < sites_.size() && sites_[site]; }
+  // Whether the rounding of its rows is allocated as well: it is of blocks.
+  bool HasRounding(uint32_t site) const { return Has(site) && rounding_[site]; }
+  // Of a counter, unless the counter has the bytes of a segment: the segment's blocks are rows.
+  bool HasCounter(const tables::CounterRow& counter) const {
+    return counter.segment.value == 0 && Has(counter.site.value);
+  }
+
+ private:
+  std::vector<bool> sites_;
+  std::vector<bool> rounding_;
 };
 
 // Sites that are not in the table: that of the rounding of a site's allocations, and that of a

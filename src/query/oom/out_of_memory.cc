@@ -58,12 +58,6 @@ const char* HolderName(const HolderKey& holder) {
                                                  : format::CategoryName(holder.second);
 }
 
-bool IsPassing(Category category) {
-  return category == Category::kActivation || category == Category::kRetained ||
-         category == Category::kTemporary || category == Category::kInput ||
-         category == Category::kUnknown;
-}
-
 // The driver, its runtime, PyTorch's allocator.
 bool HandsOutMemory(std::string_view image) {
   const std::string_view name = image.substr(image.rfind('/') + 1);

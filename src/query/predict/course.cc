@@ -11,7 +11,6 @@
 #include "query/core/live_set.h"
 #include "query/core/parallel.h"
 #include "query/core/peaks.h"
-#include "query/diff/diff_side.h"
 #include "query/dimensions/cells.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/iteration_times.h"
@@ -77,15 +76,7 @@ struct CourseWindow {
 class CourseReader {
  public:
   CourseReader(const tables::Recording& recording, tables::AccountId account)
-      : recording_(recording), account_(account) {
-    const tables::Tables& tables = recording.tables();
-    const AllocatedRule rule(tables);
-    for (const tables::SiteRow& site : tables.sites) {
-      const bool counts = site.account == account && site.unbacked == 0 && rule.IsAllocated(site);
-      counts_.push_back(counts);
-      rounding_counts_.push_back(counts && rule.IsAllocated(RoundingSite(site)));
-    }
-  }
+      : recording_(recording), account_(account), sites_(recording.tables(), account) {}
 
   util::Status Read(TimeSpan span, Course* course) const {
     const PlaceNumbers places(recording_);
@@ -102,7 +93,7 @@ class CourseReader {
         [&](size_t, const tables::AllocationFrame& frame) {
           for (size_t i = 0; i < frame.rows; ++i) {
             const uint32_t site = frame.site[i];
-            if (site >= counts_.size() || !counts_[site] || frame.begin_ns[i] > span.to_ns ||
+            if (!sites_.Has(site) || frame.begin_ns[i] > span.to_ns ||
                 frame.end_ns[i] <= span.from_ns)
               continue;
             CoursePiece piece;
@@ -112,7 +103,7 @@ class CourseReader {
             piece.address = frame.address[i];
             const uint64_t rounding = std::min(frame.rounding_bytes[i], frame.bytes[i]);
             piece.bytes = frame.bytes[i] - rounding;
-            piece.rounding_bytes = rounding_counts_[site] ? rounding : 0;
+            piece.rounding_bytes = sites_.HasRounding(site) ? rounding : 0;
             piece.category = sites[site].category;
             piece.phase = sites[site].phase;
             piece.places = places.Of(sites[site]);
@@ -165,12 +156,8 @@ class CourseReader {
       open[i].phase = site.phase;
       open[i].places = places.Of(site);
     }
-    // Those of segments have their size, of which the blocks are rows.
     const auto counts = [&](uint32_t counter) {
-      const tables::CounterRow& row = RowOf(tables.counters, counter);
-      const uint32_t site = row.site.value;
-      return counter != 0 && counter < open.size() && row.segment.value == 0 &&
-             site < counts_.size() && counts_[site];
+      return counter != 0 && counter < open.size() && sites_.HasCounter(tables.counters[counter]);
     };
     for (const tables::StepRow& step : tables.steps) {
       const uint32_t counter = step.counter.value;
@@ -188,8 +175,7 @@ class CourseReader {
 
   const tables::Recording& recording_;
   tables::AccountId account_;
-  std::vector<bool> counts_;
-  std::vector<bool> rounding_counts_;
+  const AllocatedSites sites_;
 };
 
 void OrderSteps(int64_t last_ns, Course* course) {
@@ -232,42 +218,22 @@ void MeasurePeak(Course* course) {
   }
 }
 
-// GPUs first, then CPU tensors, then pinned memory.
-int OrderOf(DeviceKind kind) {
-  return kind == DeviceKind::kGpu ? 2 : kind == DeviceKind::kCpu ? 1 : 0;
-}
-
-// The account that had most at the allocated peak of its device.
 util::Result<tables::AccountId> FindAccount(const tables::Recording& recording, Course* course) {
-  const tables::Tables& tables = recording.tables();
-  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peaks, AllocatedPeaks(recording));
-  VRAMSCOPE_ASSIGN_OR_RETURN(const LiveSet live, ReadLiveSet(recording, AtPeaks(tables, peaks)));
-  const AllocatedRule rule(tables);
-  std::vector<uint64_t> bytes(tables.accounts.size());
-  ForEachLeaf(recording, live, [&](const Leaf& leaf) {
-    if (leaf.process.value != 0 && rule.IsAllocated(leaf.site))
-      bytes[leaf.site.account.value] += leaf.bytes;
-  });
-  const auto rank = [&](uint32_t account) {
-    const tables::DeviceRow& device = RowOf(tables.devices, tables.accounts[account].device);
-    return std::pair(bytes[account] == 0 ? -1 : OrderOf(device.kind), bytes[account]);
-  };
-  uint32_t best = 0;
-  for (uint32_t i = 1; i < bytes.size(); ++i)
-    best = rank(i) > rank(best) ? i : best;
-  if (bytes[best] == 0) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const LargestAccount largest, FindLargestAccount(recording));
+  if (largest.bytes == 0) {
     return util::Status::Error(
         tables::IsSampled(recording)
             ? "was sampled, and has no allocations: record the program with `vramscope run`"
             : "nothing was allocated in this recording: `vramscope run --cpu` records CPU tensors");
   }
-  for (uint32_t i = 1; i < bytes.size(); ++i)
-    course->processes += rank(i).first == rank(best).first ? 1u : 0u;
-  course->process = tables.accounts[best].process;
-  course->device = tables.accounts[best].device;
+  const tables::Tables& tables = recording.tables();
+  const tables::AccountRow& account = RowOf(tables.accounts, largest.account);
+  course->processes = largest.processes;
+  course->process = account.process;
+  course->device = account.device;
   course->kind = RowOf(tables.devices, course->device).kind;
-  course->outside_bytes = bytes[best];
-  return tables::AccountId{best};
+  course->outside_bytes = largest.bytes;
+  return largest.account;
 }
 
 util::Result<CourseWindow> FindWindow(const tables::Recording& recording,

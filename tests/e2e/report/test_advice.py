@@ -71,17 +71,18 @@ def test_a_budget(tmp_path: Path) -> None:
     over = advice(GPT2, "--budget", "10GiB", status=1)
     assert over["over_bytes"] == device["ledger_bytes"] - (10 << 30)
     text = subprocess.run([VRAMSCOPE, "report", GPT2, "--budget", "10GiB"], capture_output=True, text=True)
-    assert text.returncode == 1 and "It exceeds 10.0 GiB by 1.98 GiB: with the change below it fits." in text.stdout
+    assert text.returncode == 1 and "It exceeds 10.0 GiB by 1.98 GiB: the change below saves that much." in text.stdout
     assert max(map(len, text.stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
-    "options, says",
+    "file, options, says",
     [
-        (["--advice", "--csv"], "--advice and --budget can only be used with --json"),
-        (["--budget", "much"], "--budget: "),
+        (GPT2, ["--advice", "--csv"], "--advice and --budget can only be used with --json"),
+        (GPT2, ["--budget", "much"], "--budget: "),
+        (GPT2.parent, ["--advice"], "is a folder: with --advice and --budget name a recording"),
     ],
 )
-def test_bad_input_is_one_line(options: list[str], says: str) -> None:
-    done = subprocess.run([VRAMSCOPE, "report", GPT2, *options], capture_output=True, text=True)
+def test_bad_input_is_one_line(file: Path, options: list[str], says: str) -> None:
+    done = subprocess.run([VRAMSCOPE, "report", file, *options], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
