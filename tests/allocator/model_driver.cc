@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs programs of allocator calls from standard input through vramscope's model of PyTorch's
+// Runs programs of allocator calls on stdin through vramscope's model of PyTorch's
 // allocator, and prints what each line did. oracle.cc does the same with the real allocator.
 #include <iostream>
 #include <string>

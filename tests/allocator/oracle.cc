@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs programs of allocator calls from standard input through the allocator of a released
+// Runs programs of allocator calls on stdin through the allocator of a released
 // libc10_cuda.so, and prints what each line did, in the words of
 // src/query/testing/allocator_program.h. It is built by differential.py against that release's
 // headers, over stub_runtime.cc. TORCH_MINOR is 9 for 2.9.

@@ -261,7 +261,7 @@ TEST_F(OutOfMemoryTest, AnEvaluationThatKeepsItsGraph) {
   EXPECT_EQ(Advised(Explain(), "torch.no_grad()"), "none");
 }
 
-// It runs under no_grad already: each layer has its keys and values, and one has its results.
+// It runs under no_grad already: each layer keeps keys and values, and one layer its results.
 TEST_F(OutOfMemoryTest, AnEvaluationThatKeepsACache) {
   for (const char* const layer : {"h.0.attn", "h.1.attn", "h.2.attn"}) {
     Live(Category::kTemporary, "model.py", 8, 11 * kGiB, 50, layer);
