@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -178,6 +179,49 @@ def test_many_attaches_leave_no_trace_in_the_process(tmp_path):
     assert output == result_of(COUNT, "1000")
     assert {(files, threads) for _, files, threads in states} == {states[0][1:]}
     assert states[-1][0] - states[3][0] <= 256, "KiB of resident memory"
+
+
+# Makes, moves and frees objects that the garbage collector knows, while another thread looks through them.
+CHURN = """
+import gc, select, sys, threading
+import torch
+torch.set_num_threads(1)
+models = [torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(4)]) for _ in range(40)]
+gc.freeze()
+models += [torch.nn.Linear(16, 16) for _ in range(40)]
+print(sum(p.untyped_storage().nbytes() for model in models for p in model.parameters()), file=sys.stderr, flush=True)
+going = True
+def churn():
+    while going:
+        kept = [[(i,), {i: [i]}] for i in range(3000)]
+        for entry in kept: entry.append(entry)
+        models[-1].other = torch.nn.Identity(); del models[-1].other
+threads = [threading.Thread(target=churn) for _ in range(2)]
+for thread in threads: thread.start()
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    sum(range(20000))
+    if sys.argv[1] == "collects": gc.collect()
+    if sys.argv[1] == "freezes": gc.freeze()
+going = False
+for thread in threads: thread.join()
+print(gc.isenabled(), gc.get_threshold())
+"""
+
+
+@pytest.mark.parametrize("main", ["computes", "collects", "freezes"])
+def test_models_are_found_while_objects_come_and_go(tmp_path, main):
+    """Also those that gc.freeze() keeps from the collector."""
+    pytest.importorskip("torch")
+    with running(CHURN, main) as process:
+        for n in range(3):
+            done = vramscope("attach", process.pid, "--for", "10ms", "-o", tmp_path / f"{n}.vram", "--no-report")
+            assert done.returncode == 0, done.stderr
+        output, errors = process.communicate("", timeout=120)
+    assert output == f"True {gc.get_threshold()}\n"
+    for n in range(3):
+        found = recorded(tmp_path / f"{n}.vram", "--by", "category")
+        assert sum(row["bytes"] for row in found["rows"] if row["path"] == ["parameter"]) == int(errors)
 
 
 MARKS = """

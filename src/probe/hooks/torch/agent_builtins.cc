@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that agent.py can call: it finds names, and these functions write them.
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "probe/hooks/torch/agent.h"
@@ -258,58 +259,57 @@ class ClassCheck {
 };
 
 // Puts the modules among objects, and those of a class, into a list.
-class Collector {
+class Collector : public ObjectVisitor {
  public:
-  Collector(Object wanted, Object found) : is_of_class_(wanted), found_(found) {}
-  // False after an error.
-  bool Add(Object object) {
-    const bool is_wanted = IsModule(static_cast<char*>(object)) || is_of_class_(object);
-    ok_ = !is_wanted || g_api.PyList_Append(found_, object) == 0;
-    return ok_;
+  explicit Collector(Object wanted) : is_of_class_(wanted) {}
+  ~Collector() { Drop(); }
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  bool Begin() override {
+    Drop();
+    found_ = g_api.PyList_New(0);
+    return found_ != nullptr;
   }
-  bool ok() const { return ok_; }
+  bool Visit(Object object) override {
+    const bool is_wanted = IsModule(static_cast<char*>(object)) || is_of_class_(object);
+    return !is_wanted || g_api.PyList_Append(found_, object) == 0;
+  }
+  Object Take() { return std::exchange(found_, nullptr); }
 
  private:
+  void Drop() {
+    if (found_ != nullptr)
+      g_api.Py_DecRef(Take());
+  }
+
   ClassCheck is_of_class_;
-  Object found_;
-  bool ok_ = true;
+  Object found_ = nullptr;
 };
 
-// Before 3.12 the objects can only be had as a list. It exists only in this function, where no
-// other thread runs. While it exists each object has one more reference, and a tuple that a thread
-// is making (PySequence_Tuple) must have only one when it gets its size.
-bool AddAll(Object get_objects, Collector* collector) {
+// The objects can also be had as a list. It exists only in this function, where no other thread
+// runs. While it exists each object has one more reference, and a tuple that a thread is making
+// (PySequence_Tuple) must have only one when it gets its size.
+bool VisitList(Object get_objects, Collector* collector) {
   const Owned objects(g_api.PyObject_CallFunctionObjArgs(get_objects, nullptr));
   const ptrdiff_t size = objects ? g_api.PyList_Size(objects.get()) : -1;
-  bool ok = size >= 0;
+  bool ok = size >= 0 && collector->Begin();
   for (ptrdiff_t i = 0; i < size && ok; ++i)
-    ok = collector->Add(g_api.PyList_GetItem(objects.get(), i));
+    ok = collector->Visit(g_api.PyList_GetItem(objects.get(), i));
   return ok;
 }
 
 // collected(gc.get_objects, a class or None): of all objects the modules, and those of that class.
-// A process has millions of objects.
 Object Collected(Object, Object const* values, ptrdiff_t count) {
   const Arguments arguments{values, count};
   Object const wanted = arguments[1];
-  Object const found = g_api.PyList_New(0);
-  if (found == nullptr || wanted == nullptr || g_python_modules.type == nullptr)
-    return found;
-  Collector collector(wanted, found);
-  bool ok = false;
-  if (g_api.PyUnstable_GC_VisitObjects != nullptr) {
-    const auto add = [](Object object, void* to) -> int {
-      return static_cast<Collector*>(to)->Add(object) ? 1 : 0;
-    };
-    g_api.PyUnstable_GC_VisitObjects(add, &collector);
-    ok = collector.ok();
-  } else {
-    ok = AddAll(arguments[0], &collector);
-  }
-  if (ok)
-    return found;
-  g_api.Py_DecRef(found);
-  return nullptr;
+  if (wanted == nullptr || g_python_modules.type == nullptr)
+    return g_api.PyList_New(0);
+  Collector collector(wanted);
+  const Visited visited = VisitObjects(&collector);
+  const bool ok = visited == Visited::kNotPossible ? VisitList(arguments[0], &collector)
+                                                   : visited == Visited::kAll;
+  return ok ? collector.Take() : nullptr;
 }
 
 Object IsKnown(Object, Object module) {

@@ -59,7 +59,6 @@ bool PythonApi::Load() {
   };
   get(PyThreadState_EnterTracing, "PyThreadState_EnterTracing");
   get(PyThreadState_LeaveTracing, "PyThreadState_LeaveTracing");
-  get(PyUnstable_GC_VisitObjects, "PyUnstable_GC_VisitObjects");
 #define VRAMSCOPE_GET(result, name, arguments) get(name, #name)&&
   return VRAMSCOPE_PYTHON_API(VRAMSCOPE_GET) get(none, "_Py_NoneStruct") &&
          get(dict_type, "PyDict_Type") && get(list_type, "PyList_Type") &&

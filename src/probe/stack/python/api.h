@@ -94,8 +94,6 @@ struct PythonApi {
   // From 3.11 on: keeps tracers and profilers away from what runs between the two.
   void (*PyThreadState_EnterTracing)(Object);
   void (*PyThreadState_LeaveTracing)(Object);
-  // From 3.12 on: calls the function with each object of the garbage collector until it returns 0.
-  void (*PyUnstable_GC_VisitObjects)(int (*)(Object, void*), void*);
   Object none;
   Object dict_type, list_type, tuple_type, unicode_type;
   Object* exception_type;  // PyExc_Exception
@@ -208,6 +206,24 @@ class CollectorPause {
 
 // Releases the object within a later pause: its end must not count either.
 void ReleaseLater(Object object);
+
+// What VisitObjects() calls. Neither function may run Python code.
+class ObjectVisitor {
+ public:
+  virtual bool Begin() = 0;  // before the first object, and if all are visited anew
+  virtual bool Visit(Object object) = 0;
+
+ protected:
+  ~ObjectVisitor() = default;
+};
+
+enum class Visited { kAll, kStopped, kNotPossible };
+
+// Visits all objects of the garbage collector, also those of gc.freeze(), until a function of the
+// visitor returns false. The calling thread holds the GIL, and a CollectorPause lives. A thread
+// other than the main thread gives up the GIL every 2 ms: a process has millions of objects. A
+// collection by the program, which moves them, then has it visit all of them anew.
+Visited VisitObjects(ObjectVisitor* visitor);
 
 // Reads memory of this process at an uncertain address: a wrong address is an error and not a
 // fault. Each read is one system call.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/syscall.h>
+
 #include <cstring>
 
+#include "base/clock.h"
 #include "probe/stack/python/api.h"
 #include "probe/stack/python/walk.h"
 
@@ -14,12 +17,27 @@ constexpr int32_t kAround = INT32_MAX / 4;
 constexpr int kMostLater = 256;
 // From 3.12 on an allocation only asks for a collection, which runs a little later.
 constexpr uint32_t kCollectsLater = 0x030c0000;
+// From 3.14 on objects have flags that say in which list they are.
+constexpr uint32_t kFlagsLists = 0x030e0000;
+constexpr int64_t kSliceNs = 2'000'000;
+constexpr uint32_t kLooksAtClock = 256;  // once in that many objects
+constexpr int kMostWalks = 3;            // after that the GIL is kept
+constexpr useconds_t kForOthersUs = 50;  // enough for a thread that waits to take the GIL
+
+// PyGC_Head of CPython, in front of each object and at the head of each list. Low bits are flags.
+struct Node {
+  uintptr_t next, previous;
+};
+constexpr uintptr_t kNodeFlags = 3;
 
 // struct gc_generation of CPython: the list of its objects, then the two numbers.
 struct Generation {
-  uintptr_t next, previous;
+  Node head;
   int32_t threshold, count;
 };
+// In struct _gc_runtime_state, from the first generation to that of gc.freeze(): up to 3.13 a
+// pointer stands between.
+constexpr size_t kFrozen = kGenerations * sizeof(Generation) + sizeof(uintptr_t);
 
 constinit Generation* g_generations = nullptr;  // of three, one after the other
 constinit int32_t g_saved[kGenerations] = {};
@@ -32,8 +50,8 @@ constinit int g_later_count = 0;
 bool IsHead(const SafeReader& reader, const Generation& read, uintptr_t address) {
   constexpr uintptr_t kFlags = 7;
   uintptr_t back = 0;
-  return read.next != 0 && read.previous != 0 && read.threshold >= 0 && read.count >= 0 &&
-         reader.Get(reinterpret_cast<const char*>(read.next & ~kFlags) + sizeof(uintptr_t),
+  return read.head.next != 0 && read.head.previous != 0 && read.threshold >= 0 && read.count >= 0 &&
+         reader.Get(reinterpret_cast<const char*>(read.head.next & ~kFlags) + sizeof(uintptr_t),
                     &back) &&
          (back & ~kFlags) == address;
 }
@@ -89,6 +107,124 @@ void ReleaseAll() {
     g_api.Py_DecRef(g_later[--g_later_count]);
 }
 
+// A collection, by any thread, sets the count to 0.
+bool IsHeld(const Generation& generation) {
+  return generation.count > kHeld - kAround && generation.count < kHeld + kAround;
+}
+
+void Hold() {
+  for (int i = 0; i < kGenerations; ++i) {
+    if (IsHeld(g_generations[i]))
+      continue;
+    g_saved[i] = g_generations[i].count;
+    g_generations[i].count = kHeld;
+  }
+}
+
+// ---- all objects
+
+Node* NextOf(const Node& node) {
+  return reinterpret_cast<Node*>(node.next & ~kNodeFlags);
+}
+Object ObjectOf(Node* node) {
+  return node + 1;
+}
+
+// A place in a list of the collector, while other threads run: an object of ours that stands there.
+class Bookmark {
+ public:
+  bool Make() {
+    object_ = g_api.PyList_New(0);
+    if (object_ != nullptr)
+      g_api.PyObject_GC_UnTrack(object_);
+    return object_ != nullptr;
+  }
+  Bookmark() = default;
+  Bookmark(const Bookmark&) = delete;
+  Bookmark& operator=(const Bookmark&) = delete;
+  ~Bookmark() {
+    if (object_ != nullptr)
+      g_api.Py_DecRef(object_);
+  }
+
+  void PutAfter(Node* node) {
+    Node* const mark = static_cast<Node*>(object_) - 1;
+    Node* const next = NextOf(*node);
+    mark->next = reinterpret_cast<uintptr_t>(next);
+    mark->previous = reinterpret_cast<uintptr_t>(node) | (mark->previous & kNodeFlags);
+    next->previous = reinterpret_cast<uintptr_t>(mark) | (next->previous & kNodeFlags);
+    node->next = reinterpret_cast<uintptr_t>(mark) | (node->next & kNodeFlags);
+  }
+  // What now stands before it.
+  Node* Take() {
+    auto* const node =
+        reinterpret_cast<Node*>((static_cast<Node*>(object_) - 1)->previous & ~kNodeFlags);
+    g_api.PyObject_GC_UnTrack(object_);
+    return node;
+  }
+
+ private:
+  Object object_ = nullptr;
+};
+
+class ObjectWalk {
+ public:
+  ObjectWalk(ObjectVisitor* visitor, bool gives_way)
+      : visitor_(visitor), gives_way_(gives_way), slice_ns_(base::MonotonicNs()) {}
+
+  Visited VisitAll() {
+    if (gives_way_ && !bookmark_.Make())
+      return Visited::kStopped;
+    if (!visitor_->Begin())
+      return Visited::kStopped;
+    for (int i = 0; i < kGenerations; ++i) {
+      if (!VisitList(&g_generations[i].head))
+        return Visited::kStopped;
+    }
+    auto* const frozen = reinterpret_cast<char*>(g_generations) + kFrozen;
+    Generation read;
+    const SafeReader reader;
+    const bool found =
+        reader.Get(frozen, &read) && IsHead(reader, read, reinterpret_cast<uintptr_t>(frozen));
+    if (found && !VisitList(&reinterpret_cast<Generation*>(frozen)->head))
+      return Visited::kStopped;
+    return Visited::kAll;
+  }
+  bool objects_moved() const { return objects_moved_; }
+
+ private:
+  bool VisitList(Node* head) {
+    for (Node* node = NextOf(*head); node != head; node = NextOf(*node)) {
+      if (!visitor_->Visit(ObjectOf(node)))
+        return false;
+      if (gives_way_ && ++visited_ % kLooksAtClock == 0 &&
+          base::MonotonicNs() - slice_ns_ >= kSliceNs) {
+        bookmark_.PutAfter(node);
+        LetOthersRun();
+        node = bookmark_.Take();
+        objects_moved_ = !IsHeld(g_generations[0]);
+        if (objects_moved_)
+          return false;
+      }
+    }
+    return true;
+  }
+
+  void LetOthersRun() {
+    Object const thread = g_api.PyEval_SaveThread();
+    usleep(kForOthersUs);
+    g_api.PyEval_RestoreThread(thread);
+    slice_ns_ = base::MonotonicNs();
+  }
+
+  ObjectVisitor* visitor_;
+  bool gives_way_;
+  int64_t slice_ns_;
+  uint32_t visited_ = 0;
+  bool objects_moved_ = false;
+  Bookmark bookmark_;
+};
+
 }  // namespace
 
 void CollectorPrepare() {
@@ -116,10 +252,7 @@ CollectorPause::CollectorPause() {
     return;
   g_depth = 1;
   outermost_ = true;
-  for (int i = 0; i < kGenerations; ++i) {
-    g_saved[i] = g_generations[i].count;
-    g_generations[i].count = kHeld;
-  }
+  Hold();
   ReleaseAll();
 }
 
@@ -128,16 +261,28 @@ CollectorPause::~CollectorPause() {
     return;
   g_depth = 0;
   for (int i = 0; i < kGenerations; ++i) {
-    int32_t& count = g_generations[i].count;
     // Another thread may have collected meanwhile.
-    if (count > kHeld - kAround && count < kHeld + kAround)
-      count = g_saved[i];
+    if (IsHeld(g_generations[i]))
+      g_generations[i].count = g_saved[i];
   }
   // The interpreter may have looked meanwhile whether a collection is due.
   if (g_python.version_hex < kCollectsLater || g_generations[0].count <= g_generations[0].threshold)
     return;
   if (Object const object = Counted(); object != nullptr)
     g_api.Py_DecRef(object);
+}
+
+Visited VisitObjects(ObjectVisitor* visitor) {
+  if (g_depth == 0 || g_python.version_hex >= kFlagsLists)
+    return Visited::kNotPossible;
+  const bool is_main = syscall(SYS_gettid) == getpid();
+  for (int walks = 0;; ++walks) {
+    ObjectWalk walk(visitor, !is_main && walks < kMostWalks);
+    const Visited visited = walk.VisitAll();
+    if (!walk.objects_moved())
+      return visited;
+    Hold();
+  }
 }
 
 void ReleaseLater(Object object) {
