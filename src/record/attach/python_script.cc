@@ -48,7 +48,11 @@ def imports():
     return frame is not None
 
 def is_ready():
-    if not is_whole("os") or not is_whole("io"):
+    try:
+        open  # becomes a builtin late; from 3.14 on the module io may never be imported
+    except NameError:
+        return False
+    if not is_whole("os") or ("io" in sys.modules and not is_whole("io")):
         return False
     is_main = _thread.get_native_id() == posix.getpid()
     return is_whole("threading") or (is_main and "threading" not in sys.modules and not imports())
