@@ -17,6 +17,7 @@
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
+#include "probe/stack/python/api.h"
 #include "probe/stack/stacks.h"
 
 // Ways in to a process under way: the Python package's, and the driver's own.
@@ -51,7 +52,10 @@ VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options)
 // Ends that recording; its directory can be finished then. If Python runs, the caller holds the
 // GIL, and calls the next function while it holds it.
 VRAMSCOPE_EXPORT void vramscope_detach() {
-  TorchLookLast();
+  {
+    const WayGiver way_giver;
+    TorchLookLast();
+  }
   SessionDetach();
   SourcesForget();
 }
@@ -64,8 +68,10 @@ VRAMSCOPE_EXPORT void vramscope_look_at_python(int has_torch) {
   constexpr char kTorch[] = "libtorch.so";
   PythonObserveOpening(kTorch);
   TorchObserveOpening(kTorch);
-  if (has_torch != 0)
-    TorchLook();
+  if (has_torch == 0)
+    return;
+  const WayGiver way_giver;
+  TorchLook();
 }
 
 // Before a mark of python/vramscope/_annotate.py, with the GIL: tensors that are gone must have

@@ -114,6 +114,39 @@ class CompilerPause {
   Object before_ = nullptr;
 };
 
+// The end of the part that begins at `begin`: some definitions, which two empty lines separate.
+const char* EndOfPart(const char* begin) {
+  constexpr size_t kPartBytes = 4096;
+  const size_t size = std::strlen(begin);
+  const char* const end = size > kPartBytes ? std::strstr(begin + kPartBytes, "\n\n\n") : nullptr;
+  return end != nullptr ? end : begin + size;
+}
+
+// Compiles and executes the agent part by part: Python compiles in one go, the whole in 20 ms.
+bool Execute(Object globals) {
+  const char* const source = vramscope_agent_source;
+  const size_t size_bytes = std::strlen(source) + 1;
+  void* const memory =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  char* const text = static_cast<char*>(memory);
+  bool ok = true;
+  for (const char *begin = source, *end = source; *begin != '\0' && ok; begin = end) {
+    end = EndOfPart(begin);
+    // Empty lines stand for the parts before it: its lines keep their numbers.
+    char* const part =
+        std::transform(source, begin, text, [](char c) { return c == '\n' ? c : ' '; });
+    *std::copy(begin, end, part) = '\0';
+    const Owned code(g_api.Py_CompileString(text, "<vramscope agent>", kPyFileInput));
+    const Owned done(code ? g_api.PyEval_EvalCode(code.get(), globals, globals) : nullptr);
+    ok = static_cast<bool>(done);
+    GiveWay();
+  }
+  munmap(memory, size_bytes);
+  return ok;
+}
+
 bool Build() {
   g_agent.known = g_api.PyDict_New();
   g_agent.roots = g_api.PyDict_New();
@@ -131,14 +164,7 @@ bool Build() {
                   put("__name__", own_name.get()) &&
                   put("modules", g_api.PyImport_GetModuleDict()) && put("known", g_agent.known) &&
                   put("roots", g_agent.roots) && put("paths", g_agent.paths);
-  if (!ok || !PutBuiltins(globals.get()))
-    return false;
-  const Owned code(
-      g_api.Py_CompileString(vramscope_agent_source, "<vramscope agent>", kPyFileInput));
-  if (!code)
-    return false;
-  const Owned done(g_api.PyEval_EvalCode(code.get(), globals.get(), globals.get()));
-  if (!done)
+  if (!ok || !PutBuiltins(globals.get()) || !Execute(globals.get()))
     return false;
   g_agent.look = g_api.PyDict_GetItemString(globals.get(), "run_look");
   g_agent.search = g_api.PyDict_GetItemString(globals.get(), "run_search");

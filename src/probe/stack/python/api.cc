@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include "probe/stack/python/api.h"
 
 #include <dlfcn.h>
+#include <sys/syscall.h>
 
 #include <type_traits>
 
+#include "base/compiler.h"
 #include "probe/platform/dynamic.h"
 #include "probe/stack/python/layout.h"
 
@@ -47,6 +48,8 @@ bool FromDebugOffsets(const void* runtime,
   layout->code_instructions = word(code + 9);
   return true;
 }
+
+constinit VRAMSCOPE_TLS bool t_gives_way = false;
 
 }  // namespace
 
@@ -119,6 +122,27 @@ bool ExceptionIsOfProgram() {
   const bool entered = traceback != nullptr;
   g_api.PyErr_Restore(type, value, traceback);
   return entered;
+}
+
+WayGiver::WayGiver() {
+  t_gives_way = syscall(SYS_gettid) != getpid();
+}
+
+WayGiver::~WayGiver() {
+  t_gives_way = false;
+}
+
+bool WayGiver::IsAlive() {
+  return t_gives_way;
+}
+
+void GiveWay() {
+  constexpr useconds_t kTimeToTakeIt = 200;
+  if (!t_gives_way)
+    return;
+  Object const thread = g_api.PyEval_SaveThread();
+  usleep(kTimeToTakeIt);
+  g_api.PyEval_RestoreThread(thread);
 }
 
 }  // namespace vramscope::probe

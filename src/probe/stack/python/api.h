@@ -180,6 +180,23 @@ inline Object Argument(Object arguments, ptrdiff_t n) {
 // a frame.
 Object ImportNotice(Object self, Object const* values, ptrdiff_t count);
 
+// Lets a thread that waits for the GIL have it, within a WayGiver of the calling thread. That holds
+// the GIL, and holds it again afterwards.
+void GiveWay();
+
+// While one lives, long work of the calling thread gives way: what `attach` does in a thread of its
+// own, while the program's threads go on. The main thread does not: others do not run meanwhile
+// when it looks.
+class WayGiver {
+ public:
+  WayGiver();
+  ~WayGiver();
+  WayGiver(const WayGiver&) = delete;
+  WayGiver& operator=(const WayGiver&) = delete;
+
+  static bool IsAlive();
+};
+
 // ---- the garbage collector
 // Python's garbage collector counts allocations, and collects when there were enough. Allocations
 // of the probe must not count: collections would come earlier than without it.
@@ -220,9 +237,9 @@ class ObjectVisitor {
 enum class Visited { kAll, kStopped, kNotPossible };
 
 // Visits all objects of the garbage collector, also those of gc.freeze(), until a function of the
-// visitor returns false. The calling thread holds the GIL, and a CollectorPause lives. A thread
-// other than the main thread gives up the GIL every 2 ms: a process has millions of objects. A
-// collection by the program, which moves them, then has it visit all of them anew.
+// visitor returns false. The calling thread holds the GIL, and a CollectorPause lives. It gives way
+// every millisecond: a process has millions of objects. If the program collects meanwhile, which
+// moves them, it visits all of them anew.
 Visited VisitObjects(ObjectVisitor* visitor);
 
 // Reads memory of this process at an uncertain address: a wrong address is an error and not a

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/syscall.h>
-
 #include <cstring>
 
 #include "base/clock.h"
@@ -19,10 +17,9 @@ constexpr int kMostLater = 256;
 constexpr uint32_t kCollectsLater = 0x030c0000;
 // From 3.14 on objects have flags that say in which list they are.
 constexpr uint32_t kFlagsLists = 0x030e0000;
-constexpr int64_t kSliceNs = 2'000'000;
+constexpr int64_t kSliceNs = 1'000'000;
 constexpr uint32_t kLooksAtClock = 256;  // once in that many objects
 constexpr int kMostWalks = 3;            // after that the GIL is kept
-constexpr useconds_t kForOthersUs = 50;  // enough for a thread that waits to take the GIL
 
 // PyGC_Head of CPython, in front of each object and at the head of each list. Low bits are flags.
 struct Node {
@@ -200,7 +197,8 @@ class ObjectWalk {
       if (gives_way_ && ++visited_ % kLooksAtClock == 0 &&
           base::MonotonicNs() - slice_ns_ >= kSliceNs) {
         bookmark_.PutAfter(node);
-        LetOthersRun();
+        GiveWay();
+        slice_ns_ = base::MonotonicNs();
         node = bookmark_.Take();
         objects_moved_ = !IsHeld(g_generations[0]);
         if (objects_moved_)
@@ -208,13 +206,6 @@ class ObjectWalk {
       }
     }
     return true;
-  }
-
-  void LetOthersRun() {
-    Object const thread = g_api.PyEval_SaveThread();
-    usleep(kForOthersUs);
-    g_api.PyEval_RestoreThread(thread);
-    slice_ns_ = base::MonotonicNs();
   }
 
   ObjectVisitor* visitor_;
@@ -275,12 +266,13 @@ CollectorPause::~CollectorPause() {
 Visited VisitObjects(ObjectVisitor* visitor) {
   if (g_depth == 0 || g_python.version_hex >= kFlagsLists)
     return Visited::kNotPossible;
-  const bool is_main = syscall(SYS_gettid) == getpid();
   for (int walks = 0;; ++walks) {
-    ObjectWalk walk(visitor, !is_main && walks < kMostWalks);
+    ObjectWalk walk(visitor, WayGiver::IsAlive() && walks < kMostWalks);
     const Visited visited = walk.VisitAll();
-    if (!walk.objects_moved())
+    if (!walk.objects_moved()) {
+      GiveWay();
       return visited;
+    }
     Hold();
   }
 }
