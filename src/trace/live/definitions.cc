@@ -40,14 +40,18 @@ uint32_t LocalIds::FindSparse(uint64_t local) const {
 }
 
 void PythonStacks::AddCode(const format::PyCode& code, const LocalIds& strings) {
+  const StringId file{strings.FindOrNone(code.file)}, name{strings.FindOrNone(code.name)};
+  // Where a class is called often, the interpreter has a frame of its own between the caller's and
+  // that of `__init__`, from 3.12 on (_Py_InitCleanup).
+  constexpr std::string_view kOfInterpreter = "__init__";
+  if (dictionaries_->text(file) == kOfInterpreter && dictionaries_->text(name) == kOfInterpreter)
+    return;
   const auto first_line = static_cast<uint32_t>(code.first_line);
   const auto kind = static_cast<format::LineTableKind>(code.table_kind);
   const std::span table(reinterpret_cast<const uint8_t*>(code.line_table.data),
                         code.line_table.size);
   code_ids_.Set(code.id, static_cast<uint32_t>(codes_.size()));
-  codes_.push_back({StringId{strings.FindOrNone(code.file)},
-                    StringId{strings.FindOrNone(code.name)},
-                    PythonLineTable(kind, first_line, table)});
+  codes_.push_back({file, name, PythonLineTable(kind, first_line, table)});
 }
 
 StackId PythonStacks::AddStack(StackId parent, const format::PyStack& stack) {

@@ -67,7 +67,7 @@ class PythonStacks {
 
   void AddCode(const format::PyCode& code, const LocalIds& strings);
   // The table entry of that stack, whose caller's is `parent`. A frame whose code is not
-  // known (it was defined in a damaged part) is left out of the stack.
+  // known (it was defined in a damaged part), or of the interpreter, is left out of the stack.
   StackId AddStack(StackId parent, const format::PyStack& stack);
 
  private:

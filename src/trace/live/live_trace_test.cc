@@ -39,6 +39,30 @@ TEST_F(LiveTraceTest, ReadsScopesUpToTheEndOfTheirChunk) {
   EXPECT_THAT(scopes, ::testing::ElementsAre("", "train/step", "train", "", ""));
 }
 
+TEST_F(LiveTraceTest, FrameOfTheInterpreter_IsInNoStack) {
+  LiveFileBuilder file;
+  auto& main = file.Stream(1);
+  const auto push = [&](uint64_t id, uint64_t parent, const char* name, const char* path) {
+    main.Add(format::PyStack{
+        .id = id, .parent = parent, .code = main.PyCode(path, name, 1), .instruction = 0});
+  };
+  push(70, 0, "main", "main.py");
+  push(71, 70, "__init__", "__init__");
+  push(72, 71, "__init__", "layers.py");
+  main.Add(CpuAlloc(100, 0x1000, 512, 72));
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  auto trace = Open();
+  ASSERT_NE(trace, nullptr);
+  std::vector<std::string> files;
+  const auto allocs = OfKind<BlockAlloc>(Events(*trace));
+  ASSERT_EQ(allocs.size(), 1u);
+  const tables::Dictionaries& known = trace->dictionaries();
+  for (auto stack = allocs[0].As<BlockAlloc>().stack; stack.value != 0;
+       stack = known.stack(stack).parent)
+    files.emplace_back(known.text(known.frame(known.stack(stack).frame).file));
+  EXPECT_THAT(files, ::testing::ElementsAre("layers.py", "main.py"));
+}
+
 TEST_F(LiveTraceTest, ReadsNamesAndAutogradNumbers) {
   LiveFileBuilder file;
   auto& main = file.Stream(1);

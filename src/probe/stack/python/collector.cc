@@ -15,8 +15,6 @@ constexpr int32_t kAround = INT32_MAX / 4;
 constexpr int kMostLater = 256;
 // From 3.12 on an allocation only asks for a collection, which runs a little later.
 constexpr uint32_t kCollectsLater = 0x030c0000;
-// From 3.14 on objects have flags that say in which list they are.
-constexpr uint32_t kFlagsLists = 0x030e0000;
 constexpr int64_t kSliceNs = 1'000'000;
 constexpr uint32_t kLooksAtClock = 256;  // once in that many objects
 constexpr int kMostWalks = 3;            // after that the GIL is kept
@@ -32,9 +30,10 @@ struct Generation {
   Node head;
   int32_t threshold, count;
 };
-// In struct _gc_runtime_state, from the first generation to that of gc.freeze(): up to 3.13 a
+// In struct _gc_runtime_state, from the first generation to that of gc.freeze(): in most versions a
 // pointer stands between.
-constexpr size_t kFrozen = kGenerations * sizeof(Generation) + sizeof(uintptr_t);
+constexpr size_t kFrozen[] = {kGenerations * sizeof(Generation) + sizeof(uintptr_t),
+                              kGenerations * sizeof(Generation)};
 
 constinit Generation* g_generations = nullptr;  // of three, one after the other
 constinit int32_t g_saved[kGenerations] = {};
@@ -77,14 +76,9 @@ Generation* FindGenerations() {
   return nullptr;
 }
 
-Object Nothing(Object, Object) {
-  return g_api.None();
-}
-constinit PyMethodDef g_nothing = {"nothing", Nothing, kMethNoArgs, nullptr};
-
 // An allocation that counts, and its end, which counts back: no list of free ones keeps it.
 Object Counted() {
-  return g_api.PyCFunction_NewEx(&g_nothing, nullptr, nullptr);
+  return g_api.PyInstanceMethod_New(g_api.none);
 }
 
 bool Counts(const Generation& young) {
@@ -164,6 +158,27 @@ class Bookmark {
   Object object_ = nullptr;
 };
 
+// The list of gc.freeze(). Null if it is not where it is expected.
+Node* FindFrozen() {
+  const SafeReader reader;
+  for (const size_t offset : kFrozen) {
+    auto* const found =
+        reinterpret_cast<Generation*>(reinterpret_cast<char*>(g_generations) + offset);
+    Generation read;
+    if (reader.Get(reinterpret_cast<const char*>(found), &read) &&
+        IsHead(reader, read, reinterpret_cast<uintptr_t>(found)))
+      return &found->head;
+  }
+  return nullptr;
+}
+
+// From 3.14.0 on, for some releases, each object had a flag for the list that it was in. The third
+// threshold has no meaning there.
+bool HasListFlags() {
+  constexpr uint32_t kFirst = 0x030e0000;
+  return g_python.version_hex >= kFirst && g_generations[2].threshold == 0;
+}
+
 class ObjectWalk {
  public:
   ObjectWalk(ObjectVisitor* visitor, bool gives_way)
@@ -178,12 +193,8 @@ class ObjectWalk {
       if (!VisitList(&g_generations[i].head))
         return Visited::kStopped;
     }
-    auto* const frozen = reinterpret_cast<char*>(g_generations) + kFrozen;
-    Generation read;
-    const SafeReader reader;
-    const bool found =
-        reader.Get(frozen, &read) && IsHead(reader, read, reinterpret_cast<uintptr_t>(frozen));
-    if (found && !VisitList(&reinterpret_cast<Generation*>(frozen)->head))
+    Node* const frozen = FindFrozen();
+    if (frozen != nullptr && !VisitList(frozen))
       return Visited::kStopped;
     return Visited::kAll;
   }
@@ -264,7 +275,7 @@ CollectorPause::~CollectorPause() {
 }
 
 Visited VisitObjects(ObjectVisitor* visitor) {
-  if (g_depth == 0 || g_python.version_hex >= kFlagsLists)
+  if (g_depth == 0 || HasListFlags())
     return Visited::kNotPossible;
   for (int walks = 0;; ++walks) {
     ObjectWalk walk(visitor, WayGiver::IsAlive() && walks < kMostWalks);
