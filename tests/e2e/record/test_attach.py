@@ -183,7 +183,7 @@ def test_many_attaches_leave_no_trace_in_the_process(tmp_path):
 
 # Makes, moves and frees objects that the garbage collector knows, while another thread looks through them.
 CHURN = """
-import gc, select, sys, threading
+import gc, select, sys, threading, time
 import torch
 torch.set_num_threads(1)
 models = [torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(4)]) for _ in range(40)]
@@ -193,14 +193,14 @@ print(sum(p.untyped_storage().nbytes() for model in models for p in model.parame
 going = True
 def churn():
     while going:
-        kept = [[(i,), {i: [i]}] for i in range(3000)]
+        kept = [[(i,), {i: [i]}] for i in range(1000)]
         for entry in kept: entry.append(entry)
+        time.sleep(0.001)
         models[-1].other = torch.nn.Identity(); del models[-1].other
 threads = [threading.Thread(target=churn) for _ in range(2)]
 for thread in threads: thread.start()
 print("ready", flush=True)
-while not select.select([sys.stdin], [], [], 0)[0]:
-    sum(range(20000))
+while not select.select([sys.stdin], [], [], 0.001)[0]:
     if sys.argv[1] == "collects": gc.collect()
     if sys.argv[1] == "freezes": gc.freeze()
 going = False
@@ -209,17 +209,17 @@ print(gc.isenabled(), gc.get_threshold())
 """
 
 
-@pytest.mark.parametrize("main", ["computes", "collects", "freezes"])
+@pytest.mark.parametrize("main", ["waits", "collects", "freezes"])
 def test_models_are_found_while_objects_come_and_go(tmp_path, main):
     """Also those that gc.freeze() keeps from the collector."""
     pytest.importorskip("torch")
     with running(CHURN, main) as process:
-        for n in range(3):
+        for n in range(2):
             done = vramscope("attach", process.pid, "--for", "10ms", "-o", tmp_path / f"{n}.vram", "--no-report")
             assert done.returncode == 0, done.stderr
         output, errors = process.communicate("", timeout=120)
     assert output == f"True {gc.get_threshold()}\n"
-    for n in range(3):
+    for n in range(2):
         found = recorded(tmp_path / f"{n}.vram", "--by", "category")
         assert sum(row["bytes"] for row in found["rows"] if row["path"] == ["parameter"]) == int(errors)
 
