@@ -42,6 +42,7 @@ def node_of(**outputs):
     node.static_output_tensors = [None] * count
     node.outputs_weakrefs = [None] * count
     node.cached_tensor_outputs = []
+    node.user_visible_output_idxs = ()  # from PyTorch 2.14 on
     return node
 
 nodes = [node_of(y=(0, 32, 96)), node_of(gx=(1 << 16, 32, 64), gw=(0, 64, 96))]  # the gradient has the place of the activation
