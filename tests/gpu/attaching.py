@@ -9,30 +9,13 @@ import sys
 import time
 
 import names
+from attach import GAPS
 
 catalogue, compare = names.catalogue, names.compare
 STEPS, AT = 5, 3
 MIB = names.MIB
 CYCLES = 100
 MODELS = ("gpt2", "resnet", "lora_trainer", "lightning", "hf_trainer", "gan", "lstm_lm", "amp", "accumulate")
-
-# The gaps between two looks at the clock, of a program that does nothing else in its main thread.
-GAPS = """
-import sys, time
-import torch
-model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(48)]).to("DEVICE")
-optimizer = torch.optim.Adam(model.parameters())
-model(torch.randn(8, 1024, device="DEVICE")).sum().backward()
-optimizer.step()
-print("ready", flush=True)
-gaps, last, end = [], time.perf_counter(), time.perf_counter() + float(sys.argv[1])
-while last < end:
-    now = time.perf_counter()
-    if now - last > 2e-4:
-        gaps.append(1e3 * (now - last))
-    last = now
-print(*(f"{gap:.3f}" for gap in sorted(gaps, reverse=True)))
-"""
 
 # Parameters, gradients and Adam's states of 1 B parameters in half precision: 8 GB.
 LARGE = """

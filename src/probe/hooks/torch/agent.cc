@@ -302,6 +302,8 @@ void Forget() {
 
 void ForgetSession() {
   g_agent.held.store(true, std::memory_order_relaxed);
+  if (g_torch.modules != nullptr)
+    NamesRelease();
   Forget();
 }
 

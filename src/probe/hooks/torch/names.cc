@@ -106,8 +106,13 @@ bool NamesPrepare() {
   return g_parameters.Prepare() && g_said.Prepare();
 }
 
+void NamesRelease() {
+  for (Parameter& parameter : g_parameters)
+    g_api.Py_DecRef(parameter.name);
+  g_parameters.Clear();
+}
+
 void NamesForget() {
-  // The texts' references are lost with the table: this may not be a moment to touch Python.
   g_parameters.Clear();
   g_said.Clear();
 }
@@ -150,9 +155,7 @@ Parameter* AddParameter(Object tensor,
   if (found == nullptr)
     found = g_parameters.Add(impl);
   if (found == nullptr) {
-    for (Parameter& parameter : g_parameters)
-      g_api.Py_DecRef(parameter.name);
-    g_parameters.Clear();
+    NamesRelease();
     found = g_parameters.Add(impl);
   }
   Object const old = found->name;

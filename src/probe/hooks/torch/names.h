@@ -87,7 +87,10 @@ struct Parameter {
 
 // Makes the tables. False when memory is exhausted.
 bool NamesPrepare();
-// In a forked child, which has a file of its own.
+// Releases the texts of all names. The calling thread holds the GIL.
+void NamesRelease();
+// In a forked child, which has a file of its own: the texts' references are lost, because this may
+// not be a moment to touch Python.
 void NamesForget();
 // In a survey each name is of memory that may be older than the recording: a Prior comes first.
 void NamesSurvey(bool is_survey);
