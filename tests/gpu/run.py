@@ -42,12 +42,11 @@ import sys
 import tempfile
 import time
 
-import cases
-from ledger import Recording
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path.append(str(ROOT / "bench"))  # after this folder: both have a `ranks`
 import arms  # noqa: E402
+import cases  # noqa: E402
+from ledger import Recording  # noqa: E402
 
 GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "attach", "jax", "engines", "advice", "vgg19")
 
