@@ -34,10 +34,19 @@ def note(probe: _probe.Probe) -> None:
             gc.enable()
 
 
-def _segments() -> List[Any]:
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+def segments(torch: Any) -> List[Any]:
+    """What PyTorch's caching allocator has, without the history of its events: to copy that can take seconds."""
     try:
-        return cuda.memory_snapshot() if cuda is not None and cuda.is_initialized() else []
+        return list(torch.cuda.memory_snapshot(include_traces=False))
+    except TypeError:  # an older PyTorch
+        return list(torch.cuda.memory_snapshot())
+
+
+def _segments() -> List[Any]:
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    try:
+        return segments(torch) if cuda is not None and cuda.is_initialized() else []
     except Exception:  # an allocator without a snapshot; NVML still gives the total
         return []
 

@@ -8,6 +8,8 @@ import dataclasses
 import os
 from typing import Any, Dict, List, Optional
 
+from . import _before
+
 
 @dataclasses.dataclass
 class Block:
@@ -79,7 +81,7 @@ def caches(torch: Any) -> Dict[int, Cache]:
         return {}  # the allocator does not know tensors that the driver allocates directly
     try:
         native = torch.cuda.get_allocator_backend() == "native"
-        segments = _segments(torch) if native else None
+        segments = _before.segments(torch) if native else None
     except Exception:
         segments = None
     if segments is None:
@@ -103,14 +105,6 @@ def caches(torch: Any) -> Dict[int, Cache]:
         else:
             cache.cached += free
     return found
-
-
-def _segments(torch: Any) -> List[Dict[str, Any]]:
-    try:
-        # Do not copy the history of all events, which can take seconds. The blocks contain enough.
-        return list(torch.cuda.memory_snapshot(include_traces=False))
-    except TypeError:
-        return list(torch.cuda.memory_snapshot())
 
 
 def _add(cache: Cache, entry: Dict[str, Any], address: int, stream: int, private: bool) -> None:
