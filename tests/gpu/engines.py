@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group `engines` of tests/gpu/run.py: CUDA graphs of a training, memory open by CUDA IPC, arrays of CuPy.
+"""The group `engines` of tests/gpu/run.py: an engine's life, CUDA graphs of a training, memory open by CUDA IPC, arrays of CuPy.
 
+`engine`: at nine instants weights and KV cache are what they are, to the byte, awake or asleep; the phases add up to NVML's
+figure; it answers what it answers without vramscope.
 `graphs`: at each instant the categories are what the program's own objects hold, to the byte, and what it computes is what
 it computes without vramscope. `peers`: after each order the report names the process that keeps the memory.
 """
@@ -21,10 +23,7 @@ PEER_BYTES = 64 << 20
 def compare_instant(recording, said):
     report = recording.report("--at", f"mark:{said['mark']}", "--by", "category")
     gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
-    sums = {}
-    for row in report["rows"]:
-        if row["device"] in gpus:
-            sums[row["path"][0]] = sums.get(row["path"][0], 0) + row["bytes"]
+    sums = sums_of(report["rows"], gpus)
     found = {name: sum(sums.get(part, 0) for part in name.split(" and ")) for name in EXACT}
     problems = [
         f"at {said['mark']}: {name} is {found[name]} and not {said[name]}" for name in EXACT if found[name] != said[name]
@@ -56,6 +55,49 @@ def graphs_case(by):
         return {"instants": instants, "problems": problems}
 
     return run
+
+
+def sums_of(rows, devices):
+    sums = {}
+    for row in rows:
+        if row["device"] in devices:
+            sums[row["path"][0]] = sums.get(row["path"][0], 0) + row["bytes"]
+    return sums
+
+
+def engine_case(bench):
+    command = [bench.python, bench.programs / "engine" / "serve.py"]
+    plain, status, error = start(bench, command, 100)
+    if status != 0:
+        raise RuntimeError(f"without vramscope it ended with {status}: {error}")
+    trace, page = bench.files("engine")
+    output, status, error = start(bench, [bench.program, "run", "-o", trace, "--html", page, "--", *command], 100)
+    if status != 0:
+        raise RuntimeError(f"it ended with {status}: {error}")
+    recording = Recording(bench.program, trace, bench.environment)
+    instants, problems = [], []
+    for said in map(json.loads, residual.prefixed(output, "MARK")):
+        mark = said["mark"]
+        report = recording.report("--at", f"mark:{mark}", "--by", "category")
+        gpus = [device for device in report["devices"] if device["kind"] == "gpu"]
+        devices = {device["index"] for device in gpus}
+        sums, asleep = sums_of(report["rows"], devices), sums_of(report["unbacked"], devices)
+        found = {name: sums.get(name, 0) for name in ("parameter", "kv cache")}
+        found["asleep"] = asleep.get("parameter", 0) + asleep.get("kv cache", 0)
+        problems += [f"at {mark}: {name} is {size} and not {said[name]}" for name, size in found.items() if size != said[name]]
+        off = [device["residual_bytes"] for device in gpus if device["residual_bytes"]]
+        problems += [f"at {mark}: the residual is {size}" for size in off]
+        instants.append({"mark": mark, **found, "total": sum(device["ledger_bytes"] for device in gpus)})
+    phases = [phase for phase in recording.report("--phases")["phases"] if phase["device"] in devices]
+    end = recording.report("--at", "end")
+    left = sum(phase["left_bytes"] for phase in phases)
+    held = sum(process["ledger_bytes"] for process in end["processes"] if process["device"] in devices)
+    if left != held:
+        problems.append(f"phases leave {left} bytes, and the process has {held}")
+    if residual.prefixed(output, "DIGEST") != residual.prefixed(plain, "DIGEST"):
+        problems.append("it answers something else under vramscope")
+    problems += [f"invariant {entry['name']}: {entry['detail']}" for entry in end["invariants"] if not entry["holds"]]
+    return {"engine": instants, "phases": {phase["name"]: phase["left_bytes"] for phase in phases}, "problems": problems}
 
 
 class Played:
@@ -124,6 +166,7 @@ def cupy_case(bench):
 
 
 def all_cases():
+    yield "engine", engine_case
     yield "graphs by compile", graphs_case("compile")
     yield "graphs by callables", graphs_case("callables")
     opened = {"opened": ("holds", "trainer")}
@@ -139,6 +182,11 @@ def print_table(results):
     for name, result in results.items():
         if "skipped" in result:
             print(f"{name:24s} skipped: {result['skipped']}")
+        for instant in result.get("engine", []):
+            cells = ", ".join(f"{key} {instant[key]}" for key in ("parameter", "kv cache", "asleep", "total"))
+            print(f"{name:24s} {instant['mark']:24s} {cells}")
+        if "phases" in result:
+            print(f"{name:24s} left by phase: {result['phases']}")
         for instant in result.get("instants", []):
             if "oracle" in instant:
                 cells = ", ".join(f"{key} {instant[key]} ({instant['oracle'][key]})" for key in EXACT)

@@ -24,7 +24,7 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
                losses, 100 times in a row; `dump` of 1 B parameters
   * jax        trainings in JAX: live bytes of XLA's pool are XLA's own figure at 20 instants, parameters and
                optimizer state those of the pytrees, the same results
-  * engines    trainings whose forward and backward are CUDA graphs (reduce-overhead, make_graphed_callables): categories to
+  * engines    a small engine: weights and KV cache at nine instants, its phases; trainings whose forward and backward are CUDA graphs (reduce-overhead, make_graphed_callables): categories to
                the byte at 24 instants; memory open by CUDA IPC: who keeps it after each of two processes drops it or is killed
   * advice     what `report --advice` promises beside the peak of a program that follows it, and five that get none
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -304,7 +305,8 @@ def test_processes_that_cannot_be_attached_to_are_refused(tmp_path):
 def interpreters() -> list[str]:
     """One of each version of CPython at hand."""
     found = {}
-    for python in [sys.executable, *map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))]:
+    others = [*map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python"))), shutil.which("python3.14")]
+    for python in [sys.executable, *filter(None, others)]:
         asked = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True, timeout=60)
         if asked.returncode == 0:
             found[int(asked.stdout)] = python

@@ -10,15 +10,11 @@ import pacing
 args = pacing.arguments(saver="own", die=False)
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import os
-import pathlib
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 
 if args.saver == "preload" and "torch_memory_saver" not in os.environ.get("LD_PRELOAD", ""):
@@ -29,36 +25,11 @@ if args.saver == "preload" and "torch_memory_saver" not in os.environ.get("LD_PR
 
 import torch
 import vramscope
+from own_saver import OwnSaver
 from torch import nn
 
 TAGS = ("weights", "kv_cache")
 STATES = 7
-
-
-class OwnSaver:
-    """A pool for each tag, of an allocator that is compiled here."""
-
-    def __init__(self):
-        source = pathlib.Path(__file__).with_name("sleeping_allocator.cc")
-        path = pathlib.Path(tempfile.mkdtemp(prefix="vramscope-sleeping-")) / "sleeping_allocator.so"
-        clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-        subprocess.run(["g++", "-std=c++17", "-O2", "-shared", "-fPIC", source, "-o", path, "-ldl"], env=clean, check=True)
-        self.library = ctypes.CDLL(str(path))
-        self.allocator = torch.cuda.memory.CUDAPluggableAllocator(str(path), "sleeping_malloc", "sleeping_free")
-        self.pools = {}
-
-    @contextlib.contextmanager
-    def region(self, tag):
-        self.library.sleeping_set_tag(TAGS.index(tag))
-        self.pools[tag] = torch.cuda.MemPool(self.allocator.allocator())
-        with torch.cuda.use_mem_pool(self.pools[tag]):
-            yield
-
-    def sleep(self, tag):
-        self.library.sleeping_sleep(TAGS.index(tag), int(tag == "weights"))
-
-    def wake(self, tag):
-        self.library.sleeping_wake(TAGS.index(tag))
 
 
 class MemorySaver:
@@ -81,7 +52,7 @@ class MemorySaver:
         self.saver.resume(tag)
 
 
-saver = OwnSaver() if args.saver == "own" else MemorySaver(args.saver)
+saver = OwnSaver(TAGS) if args.saver == "own" else MemorySaver(args.saver)
 torch.manual_seed(0)
 model = nn.Sequential(*[nn.Sequential(nn.Linear(2048, 2048), nn.ReLU()) for _ in range(6)])
 allocated = {}
