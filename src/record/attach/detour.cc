@@ -327,10 +327,9 @@ util::Result<Place> ChoosePlace(pid_t pid, const RemoteProgram& program, size_t 
     std::string there(begin < unused.end ? unused.end - begin : 0, '\0');
     if (there.size() < size_bytes || !ReadRemote(pid, begin, there.data(), there.size()))
       continue;
-    const bool is_empty = there.find_first_not_of('\0') == std::string::npos;
     if (const uint64_t sequence = SequenceOf(there); sequence != 0)
       used.push_back({begin, sequence, std::move(there)});
-    else if (is_empty && !empty)
+    else if (!empty && IsUnfinished(there))
       empty = Place{begin, 0, std::move(there)};
   }
   std::sort(used.begin(), used.end(),

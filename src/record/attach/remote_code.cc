@@ -334,6 +334,14 @@ uint64_t SequenceOf(const std::string& bytes) {
   return sequence;
 }
 
+bool IsUnfinished(const std::string& bytes) {
+  const std::string& code = CodeAlone();
+  const auto [end, same] = std::mismatch(bytes.begin(), bytes.end(), code.begin(), code.end());
+  if (same == code.end())
+    return SequenceOf(bytes) == 0;
+  return std::all_of(end, bytes.end(), [](char byte) { return byte == 0; });
+}
+
 }  // namespace vramscope::cli
 
 #else
@@ -354,6 +362,10 @@ std::string CodeFor(const RemoteTask&, const RemoteProgram&, uint64_t, uint64_t)
 
 uint64_t SequenceOf(const std::string&) {
   return 0;
+}
+
+bool IsUnfinished(const std::string&) {
+  return false;
 }
 
 }  // namespace vramscope::cli

@@ -92,4 +92,8 @@ std::string CodeFor(const RemoteTask& task,
 // The sequence number of the code that `bytes` begin with; 0 if these are other bytes.
 uint64_t SequenceOf(const std::string& bytes);
 
+// Whether `bytes` are zeros, or the begin of code over zeros, which was never executed: who wrote
+// it was killed.
+bool IsUnfinished(const std::string& bytes);
+
 }  // namespace vramscope::cli

@@ -145,6 +145,23 @@ TEST(RemoteCode, OfATask_HoldsTheAddressesOfItsTextsAndItsSequence) {
   }
 }
 
+// Words are written one after the other, over zeros or older code.
+TEST(RemoteCode, WriterKilledAtAnyWord_LeavesAPlaceForTheNext) {
+  const std::string code = CodeFor({.text = "pass"}, {}, 0x1000, 7);
+  bool has_sequence = false;
+  for (size_t written = 0; written <= code.size(); written += sizeof(uint64_t)) {
+    const std::string place = code.substr(0, written) + std::string(4096 - written, '\0');
+    EXPECT_TRUE(SequenceOf(place) == 0 || SequenceOf(place) == 7);
+    EXPECT_NE(IsUnfinished(place), SequenceOf(place) == 7) << written;
+    has_sequence |= SequenceOf(place) == 7;
+  }
+  EXPECT_TRUE(has_sequence);
+  std::string others(4096, '\0');
+  others[4000] = 1;
+  EXPECT_FALSE(IsUnfinished(others));
+  EXPECT_FALSE(IsUnfinished(code.substr(0, 16) + others));
+}
+
 TEST(RemoteCode, ThisProcess_HasACLibraryAndNoPython) {
   const util::Result<RemoteProgram> program = FindProgram(getpid());
   ASSERT_TRUE(program.ok());
