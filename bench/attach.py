@@ -21,7 +21,7 @@ import time
 
 import arms
 
-# Prints the gaps of its main thread of more than 0.2 ms, the longest first, when a line comes or the time is over.
+# When its time is over it prints the gaps of more than 0.2 ms in its main thread, the longest first.
 GAPS = """
 import sys, time
 import torch

@@ -206,7 +206,8 @@ while not select.select([sys.stdin], [], [], 0.001)[0]:
     if sys.argv[1] == "freezes": gc.freeze()
 going = False
 for thread in threads: thread.join()
-print(gc.isenabled(), gc.get_threshold())
+while threading.active_count() > 1: time.sleep(0.001)
+print(gc.isenabled(), gc.get_threshold(), sys.getswitchinterval())
 """
 
 
@@ -219,7 +220,7 @@ def test_models_are_found_while_objects_come_and_go(tmp_path, main):
             done = vramscope("attach", process.pid, "--for", "10ms", "-o", tmp_path / f"{n}.vram", "--no-report")
             assert done.returncode == 0, done.stderr
         output, errors = process.communicate("", timeout=120)
-    assert output == f"True {gc.get_threshold()}\n"
+    assert output == f"True {gc.get_threshold()} {sys.getswitchinterval()}\n"
     for n in range(2):
         found = recorded(tmp_path / f"{n}.vram", "--by", "category")
         assert sum(row["bytes"] for row in found["rows"] if row["path"] == ["parameter"]) == int(errors)

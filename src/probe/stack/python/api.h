@@ -180,13 +180,12 @@ inline Object Argument(Object arguments, ptrdiff_t n) {
 // a frame.
 Object ImportNotice(Object self, Object const* values, ptrdiff_t count);
 
-// Lets a thread that waits for the GIL have it, within a WayGiver of the calling thread. That holds
-// the GIL, and holds it again afterwards.
+// Gives up the GIL for a moment if a WayGiver lives in the calling thread, which holds it before
+// and after.
 void GiveWay();
 
-// While one lives, long work of the calling thread gives way: what `attach` does in a thread of its
-// own, while the program's threads go on. The main thread does not: others do not run meanwhile
-// when it looks.
+// While one lives, the calling thread gives way within long work. `attach` has such a thread. It
+// has no effect in the main thread.
 class WayGiver {
  public:
   WayGiver();

@@ -30,8 +30,8 @@ struct Generation {
   Node head;
   int32_t threshold, count;
 };
-// In struct _gc_runtime_state, from the first generation to that of gc.freeze(): in most versions a
-// pointer stands between.
+// Where the generation of gc.freeze() stands after the first one in struct _gc_runtime_state. Most
+// versions have a pointer before it.
 constexpr size_t kFrozen[] = {kGenerations * sizeof(Generation) + sizeof(uintptr_t),
                               kGenerations * sizeof(Generation)};
 
@@ -121,7 +121,7 @@ Object ObjectOf(Node* node) {
   return node + 1;
 }
 
-// A place in a list of the collector, while other threads run: an object of ours that stands there.
+// Marks a place in a list of the collector while other threads run. It is an object of the probe.
 class Bookmark {
  public:
   bool Make() {
