@@ -98,23 +98,34 @@ struct Samples {
   }
 };
 
-// The first two samples are the CPU allocator's, the third is foreign memory.
+// Words of a StorageImpl that name its allocator. The first two samples and their gradients are the
+// CPU allocator's, the third is foreign memory.
 void FindAllocator(const Samples& samples, TensorLayout* layout) {
+  constexpr int kForeign = 2;
   const SafeReader reader;
-  for (uint32_t i = 1; i < kStorageWords && samples.count > 2; ++i) {
-    uint64_t word[3] = {};
-    bool read = true;
-    for (int n = 0; n < 3; ++n)
-      read = read &&
-             reader.Get(reinterpret_cast<const char*>(samples.at[n].storage + i * 8), &word[n]);
-    if (!read || word[0] != word[1] || word[0] == word[2])
+  const auto word_of = [&](uint64_t storage, uint32_t i) {
+    uint64_t word = 0;
+    return storage != 0 && reader.Get(reinterpret_cast<const char*>(storage + i * 8), &word) ? word
+                                                                                             : 0;
+  };
+  for (uint32_t i = 1; i < kStorageWords && samples.count > kForeign; ++i) {
+    // Beside smaller fields, memory keeps what it had before.
+    if (i == layout->storage_data / 8 || i == layout->storage_size / 8 ||
+        i == layout->storage_device / 8)
       continue;
+    const uint64_t word = word_of(samples.at[0].storage, i);
+    bool is_same = word != word_of(samples.at[kForeign].storage, i);
+    for (int n = 0; n < kForeign; ++n) {
+      const Sample& sample = samples.at[n];
+      is_same = is_same && word_of(sample.storage, i) == word &&
+                word_of(word_of(sample.gradient, layout->impl_storage / 8), i) == word;
+    }
     // A function or an object of a library, and no count of references.
     Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(word[0]), &info) == 0)
+    if (!is_same || dladdr(reinterpret_cast<void*>(word), &info) == 0)
       continue;
     layout->allocator_words |= 1u << i;
-    layout->of_allocator[i] = word[0];
+    layout->of_allocator[i] = word;
   }
 }
 
