@@ -667,5 +667,33 @@ TEST_F(PriceTest, NothingComesOfNothing) {
   EXPECT_EQ(device_.Prices().samples[0].ledger_bytes, 7 * kMiB);
 }
 
+// Its only reading came while the previous process's memory might still have been there, and the
+// next reading is another process's.
+TEST_F(PriceTest, AProcessThatIsGoneAtTheNextReadingIsPricedByASample) {
+  constexpr int64_t kLateExitNs = 100'000'000;
+  device_.Sample(0);
+  device_.Context(0xc0);
+  device_.Reading(500);
+  device_.Sample(500);
+  device_.End(kLateExitNs);
+  device_.Sample(0);
+  device_.AddProcess();
+  device_.Context(0xc1);
+  device_.Reading(510);
+  device_.Moved(20);
+  device_.At(device_.now_ns() + kLateExitNs);
+  const int64_t second_ns = device_.Sample(530).when.time_ns;
+  device_.End(kLateExitNs);
+  device_.AddProcess();
+  device_.Context(0xc2);
+  device_.Reading(520);
+  device_.At(device_.now_ns() + kLateExitNs);
+  device_.Sample(520);
+  device_.Reading(520);
+  EXPECT_EQ(device_.Rows(second_ns)["1 " + std::string(kContext)], 510);
+  EXPECT_EQ(device_.Rows()["2 " + std::string(kContext)], 520);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 }  // namespace
 }  // namespace vramscope::resolve::price

@@ -72,6 +72,8 @@ class SeriesMaker {
   void PlaceCalls();
   void CloseBySamples(const Spans& not_during);
   void CloseEarlier();
+  const DeviceSample* FindQuiet(int64_t from_ns, int64_t to_ns) const;
+  Interval CutAt(const DeviceSample& sample, Interval* interval) const;
   bool IsClear(const Reading& reading) const {
     return !busy_.Overlap(reading.when.begin_ns, reading.when.end_ns);
   }
@@ -96,9 +98,14 @@ class SeriesMaker {
       last_ns = std::max(last_ns, when.end_ns);
     }
   };
+  // Null if it has none.
+  const When* EndOf(uint32_t process) const {
+    const bool ends = process < input_.processes.size() && input_.processes[process].end;
+    return ends ? &*input_.processes[process].end : nullptr;
+  }
   bool IsEnd(const Move& move) const {
-    return move.process < input_.processes.size() && input_.processes[move.process].end &&
-           input_.processes[move.process].end->time_ns == move.when.time_ns;
+    const When* const end = EndOf(move.process);
+    return end != nullptr && end->time_ns == move.when.time_ns;
   }
 
   const DeviceInput& input_;
@@ -512,42 +519,62 @@ void SeriesMaker::CloseBySamples(const Spans& not_during) {
       [](const Interval& a, const Interval& b) { return a.until.time_ns < b.until.time_ns; });
 }
 
-// A reading long after its calls includes later changes of all processes. NVML's sample at the
-// first quiet moment after the calls is better, if its difference from readings is known.
+// The first sample between two times at which no call was under way.
+const DeviceSample* SeriesMaker::FindQuiet(int64_t from_ns, int64_t to_ns) const {
+  for (auto sample = std::partition_point(
+           input_.samples.begin(), input_.samples.end(),
+           [&](const DeviceSample& earlier) { return earlier.when.time_ns <= from_ns; });
+       sample != input_.samples.end() && sample->when.end_ns + kClockErrorNs < to_ns; ++sample) {
+    if (sample->when.begin_ns - kClockErrorNs > from_ns && IsQuiet(*sample))
+      return &*sample;
+  }
+  return nullptr;
+}
+
+// The part of an interval until a sample. The interval becomes the rest.
+Interval SeriesMaker::CutAt(const DeviceSample& sample, Interval* interval) const {
+  Interval first = *interval;
+  first.until = sample.when;
+  first.used_bytes = sample.used_bytes + *out_.offset;
+  first.growth_bytes -= interval->used_bytes - first.used_bytes;
+  const auto is_later = [&](uint32_t call) {
+    return out_.calls[call].begin_ns >= sample.when.begin_ns;
+  };
+  std::erase_if(first.calls, is_later);
+  std::erase_if(interval->calls, [&](uint32_t call) { return !is_later(call); });
+  interval->from_ns = sample.when.time_ns;
+  interval->from_begin_ns = sample.when.begin_ns;
+  interval->growth_bytes -= first.growth_bytes;
+  interval->is_plain = !unpriced_.Overlap(sample.when.begin_ns, interval->until.end_ns);
+  return first;
+}
+
+// A reading long after its calls includes later changes of all processes, and nothing of those that
+// have ended. NVML's sample at the first quiet moment after the calls is better, if its difference
+// from readings is known.
 void SeriesMaker::CloseEarlier() {
   if (!out_.offset)
     return;
   std::vector<Interval> closed;
   for (Interval& interval : out_.intervals) {
-    int64_t end_ns = INT64_MIN;
-    for (const uint32_t call : interval.calls)
-      end_ns = std::max(end_ns, out_.calls[call].end_ns);
-    if (!interval.calls.empty() && interval.until.begin_ns - end_ns > kLateReadingNs) {
-      const auto is_quiet = [&](const DeviceSample& sample) {
-        return sample.when.begin_ns - kClockErrorNs > end_ns && IsQuiet(sample);
-      };
-      const auto from = std::partition_point(
-          input_.samples.begin(), input_.samples.end(),
-          [&](const DeviceSample& sample) { return sample.when.time_ns <= end_ns; });
-      const auto to =
-          std::partition_point(from, input_.samples.end(), [&](const DeviceSample& sample) {
-            return sample.when.end_ns + kClockErrorNs < interval.until.begin_ns;
-          });
-      if (const auto sample = std::find_if(from, to, is_quiet); sample != to) {
-        // The rest of the interval has no calls.
-        Interval rest = interval;
-        rest.calls.clear();
-        rest.from_ns = sample->when.time_ns;
-        rest.from_begin_ns = sample->when.begin_ns;
-        rest.growth_bytes = interval.used_bytes - (sample->used_bytes + *out_.offset);
-        rest.is_plain = !unpriced_.Overlap(sample->when.begin_ns, interval.until.end_ns);
-        interval.growth_bytes -= rest.growth_bytes;
-        interval.used_bytes -= rest.growth_bytes;
-        interval.until = sample->when;
-        closed.push_back(std::move(interval));
-        closed.push_back(std::move(rest));
-        continue;
-      }
+    std::map<int64_t, int64_t> gone;  // end of a process -> end of its last call
+    int64_t last_ns = INT64_MIN;
+    for (const uint32_t call : interval.calls) {
+      const int64_t end_ns = out_.calls[call].end_ns;
+      last_ns = std::max(last_ns, end_ns);
+      if (const When* const end = EndOf(input_.calls[call].process);
+          end != nullptr && end->time_ns <= interval.until.time_ns)
+        gone[end->begin_ns] =
+            std::max(gone.try_emplace(end->begin_ns, end_ns).first->second, end_ns);
+    }
+    for (const auto& [until_ns, from_ns] : gone) {
+      const DeviceSample* const sample = FindQuiet(std::max(from_ns, interval.from_ns), until_ns);
+      if (sample != nullptr)
+        closed.push_back(CutAt(*sample, &interval));
+    }
+    if (!interval.calls.empty() && interval.until.begin_ns - last_ns > kLateReadingNs) {
+      if (const DeviceSample* const sample = FindQuiet(last_ns, interval.until.begin_ns))
+        closed.push_back(CutAt(*sample, &interval));
     }
     closed.push_back(std::move(interval));
   }
