@@ -14,11 +14,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "format/memory_words.h"
+#include "query/allocator/allocator_model.h"
+#include "query/allocator/whatif.h"
 #include "query/core/peaks.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/report.h"
@@ -35,7 +39,8 @@ using format::Part;
 constexpr uint32_t kPlaces = 4000;
 constexpr uint32_t kLayers = 400;
 constexpr int64_t kStepNs = 100;
-constexpr uint32_t kSegments = 500;
+constexpr char kPyTorchVersion[] = "2.13.0";
+constexpr uint64_t kDeviceBytes = uint64_t{80} << 30;
 
 struct Cost {
   double seconds = 0;
@@ -70,11 +75,18 @@ uint32_t Append(std::vector<Row>& table, const Row& row) {
 }
 
 // One process on one GPU: its sites, the segments of its allocator, its context.
-tables::Tables MakeTables(int64_t end_ns, uint64_t allocations_per_iteration) {
+tables::Tables MakeTables(int64_t end_ns,
+                          uint64_t allocations_per_iteration,
+                          std::vector<tables::SegmentRow> segments) {
   tables::Tables tables;
   tables.session.begin_ns = 1;
   tables.session.end_ns = end_ns;
+  tables::NoteRow version;
+  version.key = tables.strings.Add("PyTorch");
+  version.value = tables.strings.Add(kPyTorchVersion);
+  Append(tables.notes, version);
   tables::DeviceRow device;
+  device.total_bytes = kDeviceBytes;
   Append(tables.devices, device);
   tables::ProcessRow process;
   process.pid = 7;
@@ -116,69 +128,118 @@ tables::Tables MakeTables(int64_t end_ns, uint64_t allocations_per_iteration) {
     site.allocated_count = 1;
     Append(tables.sites, site);  // from 3 on
   }
-  tables::SegmentRow segment;
-  segment.site = free;
-  segment.part_in_use = Part::kFragmentation;
-  for (uint32_t i = 0; i < kSegments; ++i)
+  for (tables::SegmentRow& segment : segments) {
+    segment.site = free;
+    segment.part_in_use = Part::kFragmentation;
     Append(tables.segments, segment);
+  }
   const int64_t iteration_ns = static_cast<int64_t>(allocations_per_iteration) * 2 * kStepNs;
   for (int64_t k = 0; (k + 1) * iteration_ns < end_ns; ++k)
     tables.iterations.push_back({process_id, k, k * iteration_ns, (k + 1) * iteration_ns});
   return tables;
 }
 
+// PyTorch's allocator, and rows of what it does.
+class MadeUpProcess : public AllocatorListener {
+ public:
+  explicit MadeUpProcess(tables::Writer* writer)
+      : writer_(writer),
+        driver_(kDeviceBytes),
+        model_(RulesOf(kPyTorchVersion), kDeviceBytes, &driver_, this) {}
+
+  struct Live {
+    AllocatorBlock* block;
+    tables::AllocationRow row;
+  };
+  Live Allocate(uint64_t bytes, uint32_t site) {
+    Live live;
+    live.block = model_.Allocate(bytes, 0);
+    if (live.block == nullptr)
+      Die("the made-up training does not fit");
+    live.row.begin_ns = live.row.alloc_ns = now_ns_ += kStepNs;
+    live.row.address = live.block->address;
+    live.row.bytes = live.block->bytes;
+    live.row.rounding_bytes = live.block->bytes - bytes;
+    live.row.site = tables::SiteId{site};
+    live.row.segment = std::prev(segments_at_.upper_bound(live.row.address))->second;
+    return live;
+  }
+  void Free(const Live& live) {
+    model_.Free(live.block);
+    End(live.row, now_ns_ += kStepNs);
+  }
+  void Finish(const std::vector<Live>& stay) {
+    for (const tables::AllocationRow& row : backing_)
+      End(row, tables::kNever);
+    for (const Live& live : stay)
+      End(live.row, tables::kNever);
+  }
+  void OnAllocatorEvent(const AllocatorEvent& event) override {
+    if (event.action != AllocatorAction::kSegmentAlloc)
+      return;
+    tables::SegmentRow segment;
+    segment.address = event.address;
+    segment.size_bytes = event.bytes;
+    segments_.push_back(segment);
+    tables::AllocationRow row;
+    row.begin_ns = row.alloc_ns = now_ns_ += kStepNs;
+    row.address = event.address;
+    row.bytes = event.bytes;
+    row.site = tables::SiteId{2};
+    row.segment = tables::SegmentId{static_cast<uint32_t>(segments_.size())};
+    segments_at_[event.address] = row.segment;
+    backing_.push_back(row);
+  }
+  int64_t now_ns() const { return now_ns_; }
+  const std::vector<tables::SegmentRow>& segments() const { return segments_; }
+
+ private:
+  void End(tables::AllocationRow row, int64_t end_ns) {
+    row.end_ns = end_ns;
+    if (const util::Status status = writer_->Add(row); !status.ok())
+      Die(status.message());
+  }
+
+  tables::Writer* writer_;
+  int64_t now_ns_ = 1;
+  std::vector<tables::SegmentRow> segments_;
+  std::map<uint64_t, tables::SegmentId> segments_at_;
+  std::vector<tables::AllocationRow> backing_;
+  SimulatedDriver driver_;
+  AllocatorModel model_;
+};
+
 // Forwards that leave every other block behind, and backwards that free them in turn; a block in a
 // thousand stays.
 void WriteRecording(int fd, const std::string& path, uint64_t events) {
   tables::Writer writer(fd, path);
+  MadeUpProcess process(&writer);
   const uint64_t allocations = events / 2;
   const uint64_t per_iteration = 10'000;
-  std::mt19937_64 random(1);
-  int64_t now_ns = 1;
-  const auto add = [&](tables::AllocationRow row, int64_t end_ns) {
-    row.end_ns = end_ns;
-    row.alloc_ns = row.begin_ns;
-    if (const util::Status status = writer.Add(row); !status.ok())
-      Die(status.message());
-  };
-  std::vector<tables::AllocationRow> kept;
-  std::vector<tables::AllocationRow> stays;
-  for (uint32_t i = 1; i <= kSegments; ++i) {
-    tables::AllocationRow row;
-    row.begin_ns = now_ns += kStepNs;
-    row.bytes = uint64_t{64} << 20;
-    row.address = uint64_t{0x7f0000000000} + i * row.bytes;
-    row.site = tables::SiteId{2};
-    row.segment = tables::SegmentId{i};
-    stays.push_back(row);
-  }
+  std::vector<MadeUpProcess::Live> kept;
+  std::vector<MadeUpProcess::Live> stay;
   for (uint64_t i = 0; i < allocations; ++i) {
-    tables::AllocationRow row;
-    row.begin_ns = now_ns += kStepNs;
-    row.bytes = 512 * (1 + (i * 7919) % 2000);
-    row.address = uint64_t{0x7f0000000000} + (i % 100'000) * 1024;
-    row.site = tables::SiteId{static_cast<uint32_t>(3 + i % kPlaces)};
-    row.segment = tables::SegmentId{static_cast<uint32_t>(1 + random() % kSegments)};
+    const MadeUpProcess::Live live =
+        process.Allocate(512 * (1 + (i * 7919) % 2000), static_cast<uint32_t>(3 + i % kPlaces));
     if (i % 1000 == 999)
-      stays.push_back(row);
+      stay.push_back(live);
     else if (i % 2 == 0)
-      kept.push_back(row);
+      kept.push_back(live);
     else
-      add(row, now_ns += kStepNs);
+      process.Free(live);
     if ((i + 1) % per_iteration == 0) {
       for (; !kept.empty(); kept.pop_back())
-        add(kept.back(), now_ns += kStepNs);
+        process.Free(kept.back());
     }
   }
   for (; !kept.empty(); kept.pop_back())
-    add(kept.back(), now_ns += kStepNs);
-  for (const tables::AllocationRow& row : stays)
-    add(row, tables::kNever);
+    process.Free(kept.back());
+  process.Finish(stay);
   // Resolve fills the peaks; here the instant is as good as any.
-  tables::Tables tables = MakeTables(now_ns + 1, per_iteration);
+  tables::Tables tables = MakeTables(process.now_ns() + 1, per_iteration, process.segments());
   tables::PeakRow peak;
   peak.device = tables::DeviceId{1};
-  peak.time_ns = now_ns / 2;
+  peak.time_ns = process.now_ns() / 2;
   tables.peaks.push_back(peak);
   if (const util::Status status = writer.Finish(tables); !status.ok())
     Die(status.message());
@@ -242,6 +303,11 @@ int Main(int argc, char** argv) {
               const auto other = tables::Open(path);
               if (!other.ok() || !MakeDiff(*recording, **other).ok())
                 Die("no diff");
+            }));
+  PrintTime("what if", CostOf([&] {
+              const auto answer = MakeWhatIf(*recording, {});
+              if (!answer.ok() || !answer->IsReproduced())
+                Die("no replay");
             }));
   PrintTime("leaks", CostOf([&] { (void)MakeLeaks(*recording, {}).ok(); }));
   rusage usage{};

@@ -25,6 +25,56 @@ uint64_t SegmentBytesFor(uint64_t bytes, const AllocatorSettings& settings) {
 
 }  // namespace
 
+size_t AllocatorFreeBlocks::ChunkOf(const AllocatorFreeKey& key) const {
+  const auto after = std::upper_bound(firsts_.begin(), firsts_.end(), key);
+  return after == firsts_.begin() ? 0 : static_cast<size_t>(after - firsts_.begin()) - 1;
+}
+
+AllocatorFreeBlocks::Iterator AllocatorFreeBlocks::FindFrom(uint64_t bytes) const {
+  if (chunks_.empty())
+    return end();
+  const AllocatorFreeKey key{bytes, 0, nullptr};
+  const size_t number = ChunkOf(key);
+  const Chunk& chunk = chunks_[number];
+  const auto at = std::lower_bound(chunk.begin(), chunk.end(), key);
+  if (at == chunk.end())
+    return {this, number + 1, 0};
+  return {this, number, static_cast<size_t>(at - chunk.begin())};
+}
+
+void AllocatorFreeBlocks::Insert(const AllocatorFreeKey& key) {
+  if (chunks_.empty()) {
+    chunks_.emplace_back().reserve(kMostInChunk);
+    firsts_.emplace_back();
+  }
+  size_t number = ChunkOf(key);
+  if (chunks_[number].size() == kMostInChunk) {
+    const auto middle = chunks_[number].begin() + kMostInChunk / 2;
+    Chunk upper;
+    upper.reserve(kMostInChunk);
+    upper.assign(middle, chunks_[number].end());
+    chunks_[number].erase(middle, chunks_[number].end());
+    firsts_.insert(firsts_.begin() + static_cast<ptrdiff_t>(number) + 1, upper.front());
+    chunks_.insert(chunks_.begin() + static_cast<ptrdiff_t>(number) + 1, std::move(upper));
+    number = ChunkOf(key);
+  }
+  Chunk& chunk = chunks_[number];
+  chunk.insert(std::lower_bound(chunk.begin(), chunk.end(), key), key);
+  firsts_[number] = chunk.front();
+}
+
+void AllocatorFreeBlocks::Erase(const AllocatorFreeKey& key) {
+  const size_t number = ChunkOf(key);
+  Chunk& chunk = chunks_[number];
+  chunk.erase(std::lower_bound(chunk.begin(), chunk.end(), key));
+  if (!chunk.empty()) {
+    firsts_[number] = chunk.front();
+    return;
+  }
+  chunks_.erase(chunks_.begin() + static_cast<ptrdiff_t>(number));
+  firsts_.erase(firsts_.begin() + static_cast<ptrdiff_t>(number));
+}
+
 AllocatorModel::AllocatorModel(const AllocatorRules& rules,
                                uint64_t device_bytes,
                                AllocatorDriver* driver,
@@ -122,7 +172,7 @@ AllocatorBlock* AllocatorModel::TakeFree(const Request& request) {
 // The smallest free block that is large enough, with the exceptions of the real one.
 AllocatorBlock* AllocatorModel::FindFree(const Request& request) const {
   const auto& free = request.shelf->free;
-  auto it = free.lower_bound({request.bytes, 0, nullptr});
+  auto it = free.FindFrom(request.bytes);
   if (it == free.end())
     return nullptr;
   if (it->block->segment != 0 && request.expandable) {
@@ -130,9 +180,10 @@ AllocatorBlock* AllocatorModel::FindFree(const Request& request) const {
     const auto room = [](const AllocatorBlock& block) {
       return block.bytes + (block.next != nullptr && !block.next->mapped ? block.next->bytes : 0);
     };
-    for (auto next = std::next(it);
-         it->block->segment != 0 && next != free.end() && room(*next->block) < room(*it->block);)
-      it = next++;
+    for (auto next = it; it->block->segment != 0; it = next) {
+      if (++next == free.end() || room(*next->block) >= room(*it->block))
+        break;
+    }
   } else if (it->block->segment != 0) {
     do {
       ++it;
@@ -278,11 +329,11 @@ void AllocatorModel::FreeBlock(AllocatorBlock* block) {
 
 void AllocatorModel::InsertFree(AllocatorBlock* block) {
   block->searches_before = block->shelf->pool->searches;
-  block->shelf->free.insert({block->bytes, block->address, block});
+  block->shelf->free.Insert({block->bytes, block->address, block});
 }
 
 void AllocatorModel::EraseFree(AllocatorBlock* block) {
-  block->shelf->free.erase({block->bytes, block->address, block});
+  block->shelf->free.Erase({block->bytes, block->address, block});
 }
 
 void AllocatorModel::MergeInto(AllocatorBlock* block, AllocatorBlock* neighbour) {
@@ -386,17 +437,19 @@ void AllocatorModel::CollectGarbage() {
   for (bool freed = true; freed && count > 0 && reclaimed < target;) {
     const double oldest = static_cast<double>(ages) / static_cast<double>(count);
     freed = false;
+    std::vector<AllocatorBlock*> to_release;
     for (const auto& shelf : large_->shelves) {
-      for (auto it = shelf->free.begin(); it != shelf->free.end();) {
-        AllocatorBlock* const block = (it++)->block;
-        if (block->IsSplit() || block->segment != 0 || static_cast<double>(age(*block)) < oldest)
-          continue;
-        freed = true;
-        reclaimed += block->bytes;
-        ages -= age(*block);
-        --count;
-        ReleaseSegment(block);
+      for (const auto& [bytes, address, block] : shelf->free) {
+        if (!block->IsSplit() && block->segment == 0 && static_cast<double>(age(*block)) >= oldest)
+          to_release.push_back(block);
       }
+    }
+    for (AllocatorBlock* const block : to_release) {
+      freed = true;
+      reclaimed += block->bytes;
+      ages -= age(*block);
+      --count;
+      ReleaseSegment(block);
     }
   }
 }
@@ -407,24 +460,22 @@ bool AllocatorModel::ReleaseLarge(const Request& request) {
   if (max_split == UINT64_MAX)
     return false;
   const uint64_t wanted = std::max(request.bytes, max_split);
-  auto& free = request.shelf->free;
-  auto it = free.lower_bound({wanted, 0, nullptr});
+  const auto& free = request.shelf->free;
+  auto it = free.FindFrom(wanted);
   if (it != free.end() && it->block->segment == 0) {
     ReleaseSegment(it->block);
     return true;
   }
+  std::vector<AllocatorBlock*> to_release;
   uint64_t released = 0;
-  while (released < wanted && it != free.begin()) {
-    const auto current = std::prev(it);
-    if (current->bytes < max_split)
-      break;
-    if (current->block->segment != 0) {
-      it = current;
+  while (released < wanted && it != free.begin() && (--it)->bytes >= max_split) {
+    if (it->block->segment != 0)
       continue;
-    }
-    released += current->bytes;
-    ReleaseSegment(current->block);
+    released += it->bytes;
+    to_release.push_back(it->block);
   }
+  for (AllocatorBlock* const block : to_release)
+    ReleaseSegment(block);
   return released >= wanted;
 }
 
@@ -460,16 +511,17 @@ bool AllocatorModel::ReleaseCached(uint64_t number) {
 }
 
 void AllocatorModel::ReleaseBlocks(AllocatorPool& pool) {
-  std::vector<AllocatorBlock*> to_unmap;
+  std::vector<AllocatorBlock*> to_release, to_unmap;
   for (const auto& shelf : pool.shelves) {
-    for (auto it = shelf->free.begin(); it != shelf->free.end();) {
-      AllocatorBlock* const block = (it++)->block;
+    for (const auto& [bytes, address, block] : shelf->free) {
       if (block->segment != 0)
         to_unmap.push_back(block);
       else if (!block->IsSplit())
-        ReleaseSegment(block);
+        to_release.push_back(block);
     }
   }
+  for (AllocatorBlock* const block : to_release)
+    ReleaseSegment(block);
   for (AllocatorBlock* const block : to_unmap)
     UnmapBlock(block);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <memory_resource>
-#include <set>
 #include <vector>
 
 #include "query/allocator/allocator_model.h"
@@ -24,14 +24,68 @@ struct AllocatorFreeKey {
   }
 };
 
+// Free blocks, smallest first. Keys stand side by side in chunks: a replay inserts and erases tens
+// of millions, and nodes of a tree would each be a miss of the processor's cache.
+//
+//   firsts_  | a | h | p |       the first key of each chunk
+//   chunks_  | a..g | h..o | p.. |
+//
+// No insertion or erasure leaves an iterator valid.
+class AllocatorFreeBlocks {
+ public:
+  class Iterator {
+   public:
+    const AllocatorFreeKey& operator*() const { return of_->chunks_[chunk_][at_]; }
+    const AllocatorFreeKey* operator->() const { return &**this; }
+    Iterator& operator++() {
+      if (++at_ == of_->chunks_[chunk_].size())
+        *this = Iterator(of_, chunk_ + 1, 0);
+      return *this;
+    }
+    Iterator& operator--() {
+      if (at_ == 0)
+        at_ = of_->chunks_[--chunk_].size();
+      --at_;
+      return *this;
+    }
+    friend bool operator==(const Iterator& a, const Iterator& b) {
+      return a.chunk_ == b.chunk_ && a.at_ == b.at_;
+    }
+
+   private:
+    friend class AllocatorFreeBlocks;
+    Iterator(const AllocatorFreeBlocks* of, size_t chunk, size_t at)
+        : of_(of), chunk_(chunk), at_(at) {}
+    const AllocatorFreeBlocks* of_;
+    size_t chunk_, at_;
+  };
+
+  Iterator begin() const { return {this, 0, 0}; }
+  Iterator end() const { return {this, chunks_.size(), 0}; }
+  // The first of that many bytes or more.
+  Iterator FindFrom(uint64_t bytes) const;
+  void Insert(const AllocatorFreeKey& key);
+  void Erase(const AllocatorFreeKey& key);
+
+ private:
+  static constexpr size_t kMostInChunk = 64;
+  using Chunk = std::vector<AllocatorFreeKey>;  // never empty
+
+  // The last that begins at or before the key; 0: none does.
+  size_t ChunkOf(const AllocatorFreeKey& key) const;
+
+  std::vector<AllocatorFreeKey> firsts_;
+  std::vector<Chunk> chunks_;
+};
+
 // The free memory of one stream in one pool.
 struct AllocatorShelf {
   AllocatorShelf(AllocatorPool* of, uint64_t of_stream, std::pmr::memory_resource* nodes)
-      : pool(of), stream(of_stream), free(nodes), unmapped(nodes) {}
+      : pool(of), stream(of_stream), unmapped(nodes) {}
 
   AllocatorPool* const pool;
   const uint64_t stream;
-  std::pmr::set<AllocatorFreeKey> free;               // smallest first
+  AllocatorFreeBlocks free;
   std::pmr::map<uint64_t, AllocatorBlock*> unmapped;  // of expandable segments, by address
 };
 

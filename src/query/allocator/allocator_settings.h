@@ -38,6 +38,7 @@ struct AllocatorSettings {
 
   // Bytes of the block that a request gets.
   uint64_t Round(uint64_t requested_bytes) const;
+  friend bool operator==(const AllocatorSettings&, const AllocatorSettings&) = default;
 };
 
 // Applies "key:value,key:value", as a call of _set_allocator_settings() does: what it does not name

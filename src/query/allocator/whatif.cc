@@ -2,16 +2,20 @@
 #include "query/allocator/whatif.h"
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "query/allocator/recorded_requests.h"
 #include "query/allocator/replay.h"
+#include "query/core/parallel.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/iteration_times.h"
 #include "tables/imported.h"
 #include "tables/row_of.h"
+#include "util/on_threads.h"
 
 namespace vramscope::query {
 namespace {
@@ -44,10 +48,15 @@ class WhatIfMaker {
   util::Status AddGpu(const RecordedRequests& requests);
   // The settings of the recording, and how far the model reproduces it.
   util::Result<Reproduction> FindSettings(const RecordedRequests& requests, WhatIfGpu* gpu);
-  util::Status AddRow(const RecordedRequests& requests,
-                      const Reproduction& reproduction,
-                      const std::string& text,
-                      WhatIfGpu* gpu);
+  // Of several settings, replayed at the same time. Such as do the same are replayed once.
+  util::Status AddRows(const RecordedRequests& requests,
+                       const Reproduction& reproduction,
+                       const std::vector<std::string>& texts,
+                       WhatIfGpu* gpu) const;
+  WhatIfRow MakeRow(const RecordedRequests& requests,
+                    const Reproduction& reproduction,
+                    const AllocatorSettings& settings,
+                    const WhatIfGpu& gpu) const;
   void AddFailure(const RecordedRequests& requests, uint32_t block, WhatIfRow* row) const;
   uint64_t DeviceBytes(const WhatIfGpu& gpu) const {
     const uint64_t bytes = tables::RowOf(tables_.devices, gpu.device).total_bytes;
@@ -96,25 +105,30 @@ void WhatIfMaker::AddFailure(const RecordedRequests& requests,
     row->fails_place = FormatFrame(recording_, frame);
 }
 
-util::Status WhatIfMaker::AddRow(const RecordedRequests& requests,
-                                 const Reproduction& reproduction,
-                                 const std::string& text,
-                                 WhatIfGpu* gpu) {
-  AllocatorSettings settings;
-  const util::Status status =
-      ApplyAllocatorSettings(text.empty() ? gpu->recorded_settings : text, rules_, &settings);
-  if (!status.ok())
-    return util::Status::Error("--set: " + status.message());
+// The same without what has no effect: no replay has a limit, so it collects no garbage, and where
+// no segment is as large as `max_split_bytes`, all blocks may be split.
+AllocatorSettings EffectOf(AllocatorSettings settings, const RecordedRequests& requests) {
+  settings.garbage_collection_threshold = 0;
+  uint64_t largest_bytes = 0;
+  for (const RecordedSegment& segment : requests.segments)
+    largest_bytes = std::max(largest_bytes, segment.bytes);
+  if (!settings.expandable_segments && largest_bytes < settings.max_split_bytes)
+    settings.max_split_bytes = UINT64_MAX;
+  return settings;
+}
+
+WhatIfRow WhatIfMaker::MakeRow(const RecordedRequests& requests,
+                               const Reproduction& reproduction,
+                               const AllocatorSettings& settings,
+                               const WhatIfGpu& gpu) const {
   uint64_t capacity = UINT64_MAX;
   if (options_.card_bytes) {
-    capacity =
-        *options_.card_bytes > gpu->other_bytes ? *options_.card_bytes - gpu->other_bytes : 0;
+    capacity = *options_.card_bytes > gpu.other_bytes ? *options_.card_bytes - gpu.other_bytes : 0;
   }
   const AllocatorReplay replay =
       ReplayWith(requests, reproduction.streams, rules_, settings,
-                 options_.card_bytes.value_or(DeviceBytes(*gpu)), capacity);
+                 options_.card_bytes.value_or(DeviceBytes(gpu)), capacity);
   WhatIfRow row;
-  row.settings = text;
   row.reserved_peak_bytes = replay.peak_bytes;
   row.peak_ns = replay.peak_ns;
   row.allocated_bytes = replay.allocated_bytes;
@@ -125,7 +139,40 @@ util::Status WhatIfMaker::AddRow(const RecordedRequests& requests,
     row.fits = !replay.failed_block;
   if (row.fits.value_or(false))
     row.spare_bytes = static_cast<int64_t>(capacity - replay.peak_bytes);
-  gpu->settings.push_back(std::move(row));
+  return row;
+}
+
+util::Status WhatIfMaker::AddRows(const RecordedRequests& requests,
+                                  const Reproduction& reproduction,
+                                  const std::vector<std::string>& texts,
+                                  WhatIfGpu* gpu) const {
+  std::vector<AllocatorSettings> replayed;
+  std::vector<size_t> numbers;  // of `replayed`, by text
+  for (const std::string& text : texts) {
+    AllocatorSettings settings;
+    const util::Status status =
+        ApplyAllocatorSettings(text.empty() ? gpu->recorded_settings : text, rules_, &settings);
+    if (!status.ok())
+      return util::Status::Error("--set: " + status.message());
+    settings = EffectOf(settings, requests);
+    const auto same = std::find(replayed.begin(), replayed.end(), settings);
+    numbers.push_back(static_cast<size_t>(same - replayed.begin()));
+    if (same == replayed.end())
+      replayed.push_back(settings);
+  }
+  std::vector<WhatIfRow> rows(replayed.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&](size_t) -> util::Status {
+    for (size_t i = next++; i < rows.size(); i = next++)
+      rows[i] = MakeRow(requests, reproduction, replayed[i], *gpu);
+    return {};
+  };
+  const size_t workers = std::min(rows.size(), WorkersFor(requests.steps.size()));
+  VRAMSCOPE_RETURN_IF_ERROR(util::OnThreads(workers, work));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    gpu->settings.push_back(rows[numbers[i]]);
+    gpu->settings.back().settings = texts[i];
+  }
   return {};
 }
 
@@ -145,13 +192,11 @@ util::Status WhatIfMaker::AddGpu(const RecordedRequests& requests) {
   gpu.inferred_streams = reproduction.stream_count;
   gpu.hidden_blocks = reproduction.hidden_blocks;
   if (gpu.IsReproduced()) {
-    VRAMSCOPE_RETURN_IF_ERROR(AddRow(requests, reproduction, "", &gpu));
-    for (const char* const text : kUsualSettings) {
-      if (text != gpu.recorded_settings)
-        VRAMSCOPE_RETURN_IF_ERROR(AddRow(requests, reproduction, text, &gpu));
-    }
-    for (const std::string& text : options_.settings)
-      VRAMSCOPE_RETURN_IF_ERROR(AddRow(requests, reproduction, text, &gpu));
+    std::vector<std::string> texts = {""};
+    std::copy_if(std::begin(kUsualSettings), std::end(kUsualSettings), std::back_inserter(texts),
+                 [&](const char* text) { return text != gpu.recorded_settings; });
+    texts.insert(texts.end(), options_.settings.begin(), options_.settings.end());
+    VRAMSCOPE_RETURN_IF_ERROR(AddRows(requests, reproduction, texts, &gpu));
   }
   out_.gpus.push_back(std::move(gpu));
   return {};
