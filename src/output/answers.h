@@ -207,13 +207,17 @@ util::Status WriteRanksHtml(const query::RankReport& report, const std::string& 
 inline constexpr char kOutOfMemoryBegin[] = "Out of memory on ";
 inline constexpr char kOutOfMemorySchema[] = "vramscope.oom/1";
 
-// For people. The first three lines say what was requested, why it failed, and what holds most of
-// the rest.
+// For people; it begins with OutOfMemoryLines().
 std::string FormatOutOfMemory(const query::OutOfMemory& what,
                               const tables::Recording& recording,
                               const Style& style);
 
-// Its first line: "Out of memory on gpu0: 4.00 GiB asked for at train.py:7, at most ... free".
+// What failed, the cause, who holds the memory, and what would save enough, if anything would.
+std::vector<std::string> OutOfMemoryLines(const query::OutOfMemory& what,
+                                          const tables::Recording& recording,
+                                          const Style& style);
+
+// The first of them: "Out of memory on gpu0: 4.00 GiB requested at train.py:7, at most ... free".
 std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording& recording);
 
 // A line for each refusal, with the number that `report --oom=N` takes.

@@ -34,7 +34,6 @@ namespace {
 
 // A program whose allocations fail in a loop leaves at most this many files.
 constexpr size_t kMostFiles = 3;
-constexpr size_t kCauseLines = 3;
 
 constexpr util::Content kOutOfMemoryContent = {
     "an out-of-memory report of vramscope",
@@ -76,16 +75,6 @@ std::vector<query::Refusal> WorthSaving(const std::vector<query::Refusal>& for_g
     chosen.push_back(refusal);
   }
   return chosen;
-}
-
-std::vector<std::string> FirstLines(const std::string& text, size_t count) {
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size() && lines.size() < count;) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
 }
 
 }  // namespace
@@ -283,7 +272,7 @@ OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
     if (!what)
       return {for_good.size(), {what.status().message()}};
     const std::string text = output::FormatOutOfMemory(*what, recording, plain);
-    lines = FirstLines(text, kCauseLines);
+    lines = output::OutOfMemoryLines(*what, recording, plain);
     const std::string file = FileOf(path, ++number);
     const util::Status saved = Save(file, text);
     where = "  " + (saved.ok() ? "saved: " + file : "not saved: " + saved.message());

@@ -93,16 +93,8 @@ class Text {
 
   void AddHead() {
     const query::Refusal& refusal = what_.refusal;
-    text_ +=
-        Paint(Printable(RefusalHead(what_, recording_), style_.utf8), Ink::kBold, style_) + "\n";
-    Line("  cause: " + what_.cause);
-    std::string rest;
-    for (size_t i = 0; i < std::min<size_t>(what_.holders.size(), 3); ++i) {
-      const query::MemoryHolder& holder = what_.holders[i];
-      rest += fmt::format("{}{} {}{}", rest.empty() ? "" : ", ", holder.name,
-                          FormatBytes(holder.bytes), i == 1 ? At(holder.place, holder.layer) : "");
-    }
-    Line("  held:  " + rest);
+    for (const std::string& line : OutOfMemoryLines(what_, recording_, style_))
+      text_ += line + "\n";
     const std::string asked =
         refusal.api.value == 0
             ? "no call of the driver is in the recording"
@@ -143,6 +135,30 @@ std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording&
                      DeviceMark(recording, what.device), Requested(refusal),
                      At(what.place, what.layer), FreeThen(what),
                      refusal.served ? " (failed, then served)" : "");
+}
+
+std::vector<std::string> OutOfMemoryLines(const query::OutOfMemory& what,
+                                          const tables::Recording& recording,
+                                          const Style& style) {
+  std::string held;
+  for (size_t i = 0; i < std::min<size_t>(what.holders.size(), 3); ++i) {
+    const query::MemoryHolder& holder = what.holders[i];
+    held += fmt::format("{}{} {}{}", held.empty() ? "" : ", ", holder.name,
+                        FormatBytes(holder.bytes), i == 1 ? At(holder.place, holder.layer) : "");
+  }
+  std::vector<std::string> lines = {
+      Paint(Printable(RefusalHead(what, recording), style.utf8), Ink::kBold, style),
+      Printable("  cause: " + what.cause, style.utf8),
+      Printable("  held:  " + held, style.utf8),
+  };
+  // What saves less would not have helped.
+  if (!what.advice.empty() && what.advice[0].saves_bytes >= what.refusal.requested_bytes) {
+    const query::Advice& best = what.advice[0];
+    lines.push_back(Printable(
+        fmt::format("  try:   {}: saves at most {}", best.text, FormatBytes(best.saves_bytes)),
+        style.utf8));
+  }
+  return lines;
 }
 
 std::string FormatOutOfMemory(const query::OutOfMemory& what,

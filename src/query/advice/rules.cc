@@ -42,41 +42,7 @@ std::string PlaceText(const RuleInput& input, const std::map<FrameId, uint64_t>&
   return line.value == 0 ? "" : FormatFrame(input.recording, line);
 }
 
-// Whether a frame of a stack says yes; remembers the answers.
-class StackQuestion {
- public:
-  using Says = bool (*)(std::string_view function, std::string_view file);
-  StackQuestion(const tables::Recording& recording, Says says)
-      : recording_(recording), says_(says) {}
-
-  bool Of(StackId stack) {
-    const auto [found, is_new] = known_.try_emplace(stack.value, false);
-    if (!is_new)
-      return found->second;
-    bool answer = false;
-    for (const FrameId frame : StackFrames(recording_, stack)) {
-      const tables::FrameRow& row = RowOf(recording_.tables().frames, frame);
-      answer = answer || says_(recording_.string(row.function), recording_.string(row.file));
-    }
-    known_[stack.value] = answer;
-    return answer;
-  }
-
- private:
-  const tables::Recording& recording_;
-  const Says says_;
-  std::unordered_map<uint32_t, bool> known_;
-};
-
 // ---- checkpoint: a repeated layer's forward runs again in the backward
-
-// A compiler's own choice of what to compute again, or a checkpoint that the program has.
-bool IsComputedAgain(std::string_view function, std::string_view file) {
-  return file.find("torch/utils/checkpoint.py") != std::string_view::npos ||
-         file.find("torch/_dynamo/") != std::string_view::npos ||
-         file.find("torch/_inductor/") != std::string_view::npos ||
-         file.find("torch/_functorch/") != std::string_view::npos || function == "recompute_fn";
-}
 
 // One forward of a layer: its blocks, in the order in which they were allocated.
 struct LayerVisit {

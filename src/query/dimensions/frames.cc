@@ -174,4 +174,23 @@ std::string_view SourceOf(const tables::Recording& recording, tables::FrameId fr
   return known ? recording.string(found->text) : std::string_view{};
 }
 
+bool StackQuestion::Of(tables::StackId stack) {
+  const auto [found, is_new] = known_.try_emplace(stack.value, false);
+  if (!is_new)
+    return found->second;
+  for (const tables::FrameId frame : StackFrames(recording_, stack)) {
+    const tables::FrameRow& row = RowOf(recording_.tables().frames, frame);
+    if (says_(recording_.string(row.function), recording_.string(row.file)))
+      return found->second = true;
+  }
+  return false;
+}
+
+bool IsComputedAgain(std::string_view function, std::string_view file) {
+  return file.find("torch/utils/checkpoint.py") != std::string_view::npos ||
+         file.find("torch/_dynamo/") != std::string_view::npos ||
+         file.find("torch/_inductor/") != std::string_view::npos ||
+         file.find("torch/_functorch/") != std::string_view::npos || function == "recompute_fn";
+}
+
 }  // namespace vramscope::query

@@ -87,4 +87,22 @@ std::string_view SourceOf(const tables::Recording& recording, tables::FrameId fr
 
 std::string_view Basename(std::string_view path);
 
+// Whether a frame of a stack says yes. Remembers the answers; not to be shared between threads.
+class StackQuestion {
+ public:
+  using Says = bool (*)(std::string_view function, std::string_view file);
+  StackQuestion(const tables::Recording& recording, Says says)
+      : recording_(recording), says_(says) {}
+  bool Of(tables::StackId stack);
+
+ private:
+  const tables::Recording& recording_;
+  const Says says_;
+  std::unordered_map<uint32_t, bool> known_;
+};
+
+// For a StackQuestion: a forward that runs again in the backward, by a checkpoint of the program or
+// by a compiler's own choice.
+bool IsComputedAgain(std::string_view function, std::string_view file);
+
 }  // namespace vramscope::query

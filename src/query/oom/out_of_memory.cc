@@ -84,6 +84,7 @@ class Explainer {
         tables_(recording.tables()),
         texts_(recording),
         times_(tables_),
+        is_computed_again_(recording, IsComputedAgain),
         pytorch_(PyTorchOwner(recording)) {
     out_.refusal = refusal;
     const tables::AccountRow& account = RowOf(tables_.accounts, refusal.account);
@@ -231,7 +232,8 @@ class Explainer {
     facts_.categories[static_cast<size_t>(category)] += leaf.bytes;
     const uint32_t module = leaf.site.module.value;
     const auto phase = leaf.site.phase;
-    if (category == Category::kActivation) {
+    if (category == Category::kActivation && !is_computed_again_.Of(leaf.site.stack)) {
+      facts_.kept_activations += leaf.bytes;
       uint64_t& of_layer = layer_activations_[module];
       of_layer += leaf.bytes;
       facts_.largest_layer_activation = std::max(facts_.largest_layer_activation, of_layer);
@@ -456,6 +458,7 @@ class Explainer {
   const tables::Tables& tables_;
   DimensionValues texts_;
   IterationTimes times_;
+  StackQuestion is_computed_again_;
   const tables::StringId pytorch_;  // the owner; 0: none
   int64_t iteration_ = -1;          // that the refusal is in
   std::set<uint32_t> kept_lines_;

@@ -25,10 +25,11 @@ util::Result<OutOfMemory> ExplainRefusal(const tables::Recording& recording,
 // at the refusal.
 struct RefusalFacts {
   std::array<uint64_t, format::kCategoryCount> categories{};
-  uint64_t largest_layer_activation = 0;
-  uint64_t forward_bytes = 0;          // what repeated layers' forward passes keep
-  uint64_t largest_forward_bytes = 0;  // of one layer
-  uint64_t old_gradient_bytes = 0;     // since an earlier iteration
+  uint64_t kept_activations = 0;          // of forwards that do not run again
+  uint64_t largest_layer_activation = 0;  // of these
+  uint64_t forward_bytes = 0;             // what repeated layers' forward passes keep
+  uint64_t largest_forward_bytes = 0;     // of one layer
+  uint64_t old_gradient_bytes = 0;        // since an earlier iteration
   uint64_t torch_fragmentation_bytes = 0;
   uint64_t torch_cached_bytes = 0;
   bool expandable_segments = false;  // PyTorch's segments are mapped, not allocated

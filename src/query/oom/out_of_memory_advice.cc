@@ -129,13 +129,12 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
                 : "have the other libraries give their free memory back before",
         pools->bytes, "what they keep for requests of their own; at most");
   }
-  const uint64_t activations = Of(facts, Category::kActivation);
-  if (facts.largest_layer_activation < activations) {
+  if (facts.largest_layer_activation < facts.kept_activations) {
     add("checkpoint activations (torch.utils.checkpoint)",
-        activations - facts.largest_layer_activation,
+        facts.kept_activations - facts.largest_layer_activation,
         "activations less those of the largest layer, which is computed again; at most");
   }
-  add("halve the batch", (activations + Of(facts, Category::kInput)) / 2,
+  add("halve the batch", (Of(facts, Category::kActivation) + Of(facts, Category::kInput)) / 2,
       "half of activations and inputs");
   if (!facts.any_backward && facts.forward_bytes > 0) {
     add("run the forward under torch.no_grad(): no backward was recorded",

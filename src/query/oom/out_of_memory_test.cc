@@ -137,6 +137,17 @@ TEST_F(OutOfMemoryTest, TheBatch) {
   EXPECT_EQ(Advised(what, "end the other processes"), "none");
 }
 
+// What the program does already is no advice.
+TEST_F(OutOfMemoryTest, CheckpointedActivationsAreNotCheckpointedAgain) {
+  for (uint32_t line = 20; line < 24; ++line)
+    Live(Category::kActivation, "torch/utils/checkpoint.py", line, 12 * kGiB, 100, "h.0");
+  Live(Category::kActivation, "model.py", 30, 4 * kGiB, 101, "h.1");
+  Live(Category::kActivation, "model.py", 31, 8 * kGiB, 102, "h.2");
+  const OutOfMemory what = Explain();
+  EXPECT_EQ(Advised(what, "halve the batch"), "30 GiB");
+  EXPECT_EQ(Advised(what, "checkpoint activations"), "4 GiB");
+}
+
 TEST_F(OutOfMemoryTest, AKeptLossTensor) {
   const auto kept = builder_.Site(SiteRow(Category::kActivation, "train.py", 12));
   for (int64_t k = 0; k < 9; ++k) {

@@ -106,6 +106,25 @@ def test_the_first_three_lines_name_the_cause(said, cause):
         assert re.search(pattern, head), said[cause]
 
 
+# What would have been enough. Of the batch no part is known to be of a backward.
+TRIES = {
+    "batch": None,
+    "kept_loss": r"let go of what iterations keep at causes\.py:\d+ in kept_loss.*: saves at most \d+ MiB",
+    "fragmentation": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: saves",
+    "graph_pool": "capture CUDA graphs with one pool",
+    "communicators": "fewer communicators",
+    "leak": r"free what is allocated at causes\.py:\d+ in leak",
+    "workspace": "smaller workspaces",
+}
+
+
+@pytest.mark.parametrize("cause", TRIES)
+def test_the_fourth_line_is_what_would_save_enough(said, cause):
+    line = said[cause].splitlines()[3]
+    assert line.startswith("  try:   ") == (TRIES[cause] is not None), said[cause]
+    assert TRIES[cause] is None or re.search(TRIES[cause], line), said[cause]
+
+
 HOLDER = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
