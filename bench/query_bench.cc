@@ -240,7 +240,9 @@ void WriteRecording(int fd, const std::string& path, uint64_t events) {
   tables::PeakRow peak;
   peak.device = tables::DeviceId{1};
   peak.time_ns = process.now_ns() / 2;
+  peak.bytes = kDeviceBytes;
   tables.peaks.push_back(peak);
+  NoteAllocatedPeaks(tables.peaks, &tables);
   if (const util::Status status = writer.Finish(tables); !status.ok())
     Die(status.message());
   std::printf("written: %llu allocations, %.2f bytes an event\n",
