@@ -34,6 +34,29 @@ class RecordedDriver : public SimulatedDriver {
   const RecordedSegment* expected_ = nullptr;
 };
 
+// Counts what goes to the driver.
+class CallCounter : public AllocatorListener {
+ public:
+  void OnAllocatorEvent(const AllocatorEvent& event) override {
+    const AllocatorAction action = event.action;
+    if (action == AllocatorAction::kSegmentAlloc || action == AllocatorAction::kSegmentFree ||
+        action == AllocatorAction::kMap || action == AllocatorAction::kUnmap)
+      ++calls_;
+  }
+  uint64_t calls() const { return calls_; }
+
+ private:
+  uint64_t calls_ = 0;
+};
+
+void NotePeak(const AllocatorModel& model, int64_t time_ns, AllocatorReplay* replay) {
+  if (model.reserved_bytes() <= replay->peak_bytes)
+    return;
+  replay->peak_bytes = model.reserved_bytes();
+  replay->peak_ns = time_ns;
+  replay->allocated_bytes = model.allocated_bytes();
+}
+
 using SegmentPair = std::pair<uint32_t, uint32_t>;
 SegmentPair Ordered(uint32_t a, uint32_t b) {
   return {std::min(a, b), std::max(a, b)};
@@ -49,7 +72,7 @@ class ReproductionTry {
                   std::set<SegmentPair>* apart)
       : requests_(requests),
         apart_(apart),
-        model_(rules, device_bytes, &driver_),
+        model_(rules, device_bytes, &driver_, &counter_),
         blocks_(requests.blocks.size()) {
     model_.settings() = settings;
     out_.streams.resize(requests.segments.size());
@@ -72,6 +95,7 @@ class ReproductionTry {
   const RecordedRequests& requests_;
   std::set<SegmentPair>* const apart_;
   RecordedDriver driver_;
+  CallCounter counter_;
   AllocatorModel model_;
   std::vector<AllocatorBlock*> blocks_;
   std::vector<bool> known_;  // segments whose stream is chosen
@@ -158,6 +182,7 @@ bool ReproductionTry::Run(bool last) {
         const uint64_t before = model_.reserved_bytes();
         if (!Allocate(step, last))
           return false;
+        NotePeak(model_, step.time_ns, &out_.replay);
         changed_ |= model_.reserved_bytes() != before;
         break;
       }
@@ -181,23 +206,9 @@ bool ReproductionTry::Run(bool last) {
       Compare(step.time_ns);
   }
   out_.stream_count = of_stream_.size();
+  out_.replay.driver_calls = counter_.calls();
   return true;
 }
-
-// Counts what goes to the driver.
-class CallCounter : public AllocatorListener {
- public:
-  void OnAllocatorEvent(const AllocatorEvent& event) override {
-    const AllocatorAction action = event.action;
-    if (action == AllocatorAction::kSegmentAlloc || action == AllocatorAction::kSegmentFree ||
-        action == AllocatorAction::kMap || action == AllocatorAction::kUnmap)
-      ++calls_;
-  }
-  uint64_t calls() const { return calls_; }
-
- private:
-  uint64_t calls_ = 0;
-};
 
 }  // namespace
 
@@ -242,11 +253,7 @@ AllocatorReplay ReplayWith(const RecordedRequests& requests,
         out.failed_block = step.block;
         break;
       }
-      if (model.reserved_bytes() > out.peak_bytes) {
-        out.peak_bytes = model.reserved_bytes();
-        out.peak_ns = step.time_ns;
-        out.allocated_bytes = model.allocated_bytes();
-      }
+      NotePeak(model, step.time_ns, &out);
     }
   }
   out.driver_calls = counter.calls();

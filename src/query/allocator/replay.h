@@ -33,6 +33,7 @@ struct Reproduction {
   int64_t first_different_ns = 0;
   uint64_t moved_blocks = 0;   // at another address than recorded
   uint64_t hidden_blocks = 0;  // whose request may have been smaller
+  AllocatorReplay replay;
 };
 
 // Replays what was recorded under the settings of the recording. Streams and private pools are not

@@ -56,6 +56,7 @@ class WhatIfMaker {
   WhatIfRow MakeRow(const RecordedRequests& requests,
                     const Reproduction& reproduction,
                     const AllocatorSettings& settings,
+                    bool is_recorded,
                     const WhatIfGpu& gpu) const;
   void AddFailure(const RecordedRequests& requests, uint32_t block, WhatIfRow* row) const;
   uint64_t DeviceBytes(const WhatIfGpu& gpu) const {
@@ -120,14 +121,17 @@ AllocatorSettings EffectOf(AllocatorSettings settings, const RecordedRequests& r
 WhatIfRow WhatIfMaker::MakeRow(const RecordedRequests& requests,
                                const Reproduction& reproduction,
                                const AllocatorSettings& settings,
+                               bool is_recorded,
                                const WhatIfGpu& gpu) const {
   uint64_t capacity = UINT64_MAX;
   if (options_.card_bytes) {
     capacity = *options_.card_bytes > gpu.other_bytes ? *options_.card_bytes - gpu.other_bytes : 0;
   }
   const AllocatorReplay replay =
-      ReplayWith(requests, reproduction.streams, rules_, settings,
-                 options_.card_bytes.value_or(DeviceBytes(gpu)), capacity);
+      is_recorded && !options_.card_bytes
+          ? reproduction.replay
+          : ReplayWith(requests, reproduction.streams, rules_, settings,
+                       options_.card_bytes.value_or(DeviceBytes(gpu)), capacity);
   WhatIfRow row;
   row.reserved_peak_bytes = replay.peak_bytes;
   row.peak_ns = replay.peak_ns;
@@ -147,7 +151,7 @@ util::Status WhatIfMaker::AddRows(const RecordedRequests& requests,
                                   const std::vector<std::string>& texts,
                                   WhatIfGpu* gpu) const {
   std::vector<AllocatorSettings> replayed;
-  std::vector<size_t> numbers;  // of `replayed`, by text
+  std::vector<size_t> numbers;  // of `replayed`, by text; the first is as recorded
   for (const std::string& text : texts) {
     AllocatorSettings settings;
     const util::Status status =
@@ -164,7 +168,7 @@ util::Status WhatIfMaker::AddRows(const RecordedRequests& requests,
   std::atomic<size_t> next{0};
   const auto work = [&](size_t) -> util::Status {
     for (size_t i = next++; i < rows.size(); i = next++)
-      rows[i] = MakeRow(requests, reproduction, replayed[i], *gpu);
+      rows[i] = MakeRow(requests, reproduction, replayed[i], i == numbers[0], *gpu);
     return {};
   };
   const size_t workers = std::min(rows.size(), WorkersFor(requests.steps.size()));
