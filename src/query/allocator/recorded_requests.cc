@@ -96,12 +96,12 @@ void JoinLater(AccountRows* rows) {
   }
 }
 
-void SortByFree(std::vector<RecordedBlock>* blocks) {
-  const auto is_earlier = [](const RecordedBlock& a, const RecordedBlock& b) {
-    return a.free_ns < b.free_ns;
-  };
-  if (!std::is_sorted(blocks->begin(), blocks->end(), is_earlier))
-    std::stable_sort(blocks->begin(), blocks->end(), is_earlier);
+// Of one instant by address, for the same answers each time.
+void SortByTime(const std::vector<RecordedBlock>& blocks, std::vector<RecordedStep>* steps) {
+  std::sort(steps->begin(), steps->end(), [&](const RecordedStep& a, const RecordedStep& b) {
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns
+                                  : blocks[a.block].address < blocks[b.block].address;
+  });
 }
 
 std::vector<RecordedStep> AllocationsOf(const std::vector<RecordedBlock>& blocks) {
@@ -109,10 +109,7 @@ std::vector<RecordedStep> AllocationsOf(const std::vector<RecordedBlock>& blocks
   steps.reserve(blocks.size());
   for (uint32_t i = 0; i < blocks.size(); ++i)
     steps.push_back({blocks[i].alloc_ns, RecordedStep::Kind::kAllocate, i, 0});
-  std::sort(steps.begin(), steps.end(), [&](const RecordedStep& a, const RecordedStep& b) {
-    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns
-                                  : blocks[a.block].address < blocks[b.block].address;
-  });
+  SortByTime(blocks, &steps);
   return steps;
 }
 
@@ -120,8 +117,11 @@ std::vector<RecordedStep> AllocationsOf(const std::vector<RecordedBlock>& blocks
 std::vector<RecordedStep> FreesOf(const std::vector<RecordedBlock>& blocks, int64_t end_ns) {
   std::vector<RecordedStep> steps;
   steps.reserve(blocks.size());
-  for (uint32_t i = 0; i < blocks.size() && blocks[i].free_ns < end_ns; ++i)
-    steps.push_back({blocks[i].free_ns, RecordedStep::Kind::kFree, i, 0});
+  for (uint32_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].free_ns < end_ns)
+      steps.push_back({blocks[i].free_ns, RecordedStep::Kind::kFree, i, 0});
+  }
+  SortByTime(blocks, &steps);
   return steps;
 }
 
@@ -250,7 +250,6 @@ RecordedRequests RequestReader::Make(AccountRows* rows) const {
   const int64_t end_ns =
       process.exit_ns != 0 ? process.exit_ns : std::max(row.end_ns, process.end_ns);
   JoinLater(rows);
-  SortByFree(&rows->blocks);
   out.blocks = std::move(rows->blocks);
   for (RecordedBlock& block : out.blocks) {
     if (block.segment.value >= tables_.segments.size())
