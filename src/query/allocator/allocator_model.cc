@@ -59,14 +59,22 @@ void AllocatorFreeBlocks::Insert(const AllocatorFreeKey& key) {
     number = ChunkOf(key);
   }
   Chunk& chunk = chunks_[number];
-  chunk.insert(std::lower_bound(chunk.begin(), chunk.end(), key), key);
+  const auto at = std::lower_bound(chunk.begin(), chunk.end(), key);
+  if (at != chunk.end() && !(key < *at))
+    return;
+  chunk.insert(at, key);
   firsts_[number] = chunk.front();
 }
 
 void AllocatorFreeBlocks::Erase(const AllocatorFreeKey& key) {
+  if (chunks_.empty())
+    return;
   const size_t number = ChunkOf(key);
   Chunk& chunk = chunks_[number];
-  chunk.erase(std::lower_bound(chunk.begin(), chunk.end(), key));
+  const auto at = std::lower_bound(chunk.begin(), chunk.end(), key);
+  if (at == chunk.end() || key < *at)
+    return;
+  chunk.erase(at);
   if (!chunk.empty()) {
     firsts_[number] = chunk.front();
     return;

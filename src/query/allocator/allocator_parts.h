@@ -30,7 +30,8 @@ struct AllocatorFreeKey {
 //   firsts_  | a | h | p |       the first key of each chunk
 //   chunks_  | a..g | h..o | p.. |
 //
-// No insertion or erasure leaves an iterator valid.
+// As in a set, a key that is there is not inserted again: a try to reproduce a recording may place
+// two segments at one address. No insertion or erasure leaves an iterator valid.
 class AllocatorFreeBlocks {
  public:
   class Iterator {

@@ -79,8 +79,11 @@ void JoinLater(AccountRows* rows) {
   };
   std::unordered_map<Key, const tables::AllocationRow*, decltype(hash)> last(rows->later.size(),
                                                                              hash);
-  for (const tables::AllocationRow& row : rows->later)
-    last[{row.address, row.alloc_ns}] = &row;
+  for (const tables::AllocationRow& row : rows->later) {
+    const tables::AllocationRow*& of = last[{row.address, row.alloc_ns}];
+    if (of == nullptr || of->end_ns < row.end_ns)
+      of = &row;
+  }
   for (RecordedBlock& block : rows->blocks) {
     const auto found = last.find({block.address, block.alloc_ns});
     if (found == last.end())
@@ -192,12 +195,12 @@ void RequestReader::AddRow(const tables::AllocationRow& row) {
   AccountRows& rows = accounts_[site.account];
   const HeldBytes held = {row.begin_ns, row.end_ns, static_cast<int64_t>(row.bytes)};
   if (site.use == Use::kBacking)
-    return rows.backing.emplace_back(row.segment, held), void();
-  if (site.use == Use::kOther)
-    return rows.others.emplace_back(row.segment, held), void();
-  if (row.segment.value == 0 || row.bytes == 0 || row.bytes > kLargestBlockBytes)
+    rows.backing.emplace_back(row.segment, held);
+  else if (site.use == Use::kOther)
+    rows.others.emplace_back(row.segment, held);
+  else if (row.segment.value == 0 || row.bytes == 0 || row.bytes > kLargestBlockBytes)
     return;
-  if (row.begin_ns != row.alloc_ns)
+  else if (row.begin_ns != row.alloc_ns)
     rows.later.push_back(row);
   else
     rows.blocks.push_back(BlockOf(row));
