@@ -239,9 +239,12 @@ class Explainer {
       facts_.largest_layer_activation = std::max(facts_.largest_layer_activation, of_layer);
     }
     const std::string_view repeated = RepeatedLayerOf(recording_.string(leaf.site.module));
-    if (category == Category::kTemporary && format::RunsModel(phase) && !repeated.empty()) {
+    // What no backward has read yet has no other category.
+    if ((category == Category::kTemporary || category == Category::kRetained) &&
+        format::RunsModel(phase) && !repeated.empty()) {
       layer_forwards_[repeated].bytes += leaf.bytes;
       layer_forwards_[repeated].count += leaf.count;
+      facts_.forwards = std::max(facts_.forwards, leaf.site.allocated_count);
     }
     if (category == Category::kGradient && number >= 0 && number < iteration_)
       facts_.old_gradient_bytes += leaf.bytes;

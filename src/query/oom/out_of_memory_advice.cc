@@ -134,9 +134,14 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
         facts.kept_activations - facts.largest_layer_activation,
         "activations less those of the largest layer, which is computed again; at most");
   }
-  add("halve the batch", (Of(facts, Category::kActivation) + Of(facts, Category::kInput)) / 2,
-      "half of activations and inputs");
-  if (!facts.any_backward && facts.forward_bytes > 0) {
+  const uint64_t of_batch = Of(facts, Category::kActivation) + Of(facts, Category::kInput);
+  if (facts.any_backward || facts.forward_bytes == 0)
+    add("halve the batch", of_batch / 2, "half of activations and inputs");
+  else
+    add("halve the batch", (of_batch + facts.forward_bytes) / 2,
+        "half of what the forward keeps, and of inputs");
+  // The first forward of a training has no backward before it.
+  if (!facts.any_backward && facts.forwards > 1) {
     add("run the forward under torch.no_grad(): no backward was recorded",
         facts.forward_bytes - facts.largest_forward_bytes,
         "what layers' forward passes keep, less the largest layer's; at most");
