@@ -5,10 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "query/allocator/allocator_parts.h"
 #include "query/testing/allocator_program.h"
 
 namespace vramscope::query {
@@ -89,6 +93,47 @@ TEST(AllocatorModelTest, SettingsKeepSegmentsAndResetTheRest) {
   EXPECT_EQ(settings.large_segment_bytes, 32 * kMebibyte);
   EXPECT_FALSE(
       ApplyAllocatorSettings("large_segment_size_mb:32", RulesOf("2.9.1"), &settings).ok());
+}
+
+// Few sizes and addresses, so that keys come again, and enough of them for several chunks.
+TEST(AllocatorFreeBlocksTest, DoesWhatASetDoes) {
+  std::mt19937 random(1);
+  AllocatorFreeBlocks blocks;
+  std::set<AllocatorFreeKey> expected;
+  const auto same = [](const AllocatorFreeKey& a, const AllocatorFreeKey& b) {
+    return a.bytes == b.bytes && a.address == b.address;
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    // It grows, and becomes empty again.
+    const bool inserts = random() % 100 < (i / 2000 % 2 == 0 ? 80u : 10u);
+    const AllocatorFreeKey key{512 * (random() % 40), random() % 30, nullptr};
+    if (inserts) {
+      blocks.Insert(key);
+      expected.insert(key);
+    } else {
+      blocks.Erase(key);
+      expected.erase(key);
+    }
+    const uint64_t bytes = 512 * (random() % 42);
+    const auto found = blocks.FindFrom(bytes);
+    const auto wanted = expected.lower_bound({bytes, 0, nullptr});
+    ASSERT_EQ(found == blocks.end(), wanted == expected.end()) << i;
+    if (wanted != expected.end()) {
+      ASSERT_TRUE(same(*found, *wanted)) << i;
+    }
+    if (wanted != expected.begin()) {
+      auto before = found;
+      ASSERT_TRUE(same(*--before, *std::prev(wanted))) << i;
+    }
+    if (i % 100 == 0) {
+      auto at = blocks.begin();
+      for (const AllocatorFreeKey& each : expected) {
+        ASSERT_TRUE(at != blocks.end() && same(*at, each)) << i;
+        ++at;
+      }
+      ASSERT_TRUE(at == blocks.end()) << i;
+    }
+  }
 }
 
 }  // namespace

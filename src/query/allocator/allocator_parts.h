@@ -24,14 +24,14 @@ struct AllocatorFreeKey {
   }
 };
 
-// Free blocks, smallest first. Keys stand side by side in chunks: a replay inserts and erases tens
-// of millions, and nodes of a tree would each be a miss of the processor's cache.
+// Free blocks, smallest first. Keys stand side by side in chunks. A replay inserts and erases tens
+// of millions of them, and each node of a tree would be a cache miss.
 //
 //   firsts_  | a | h | p |       the first key of each chunk
 //   chunks_  | a..g | h..o | p.. |
 //
 // As in a set, a key that is there is not inserted again: a try to reproduce a recording may place
-// two segments at one address. No insertion or erasure leaves an iterator valid.
+// two segments at one address. Insertion and erasure invalidate all iterators.
 class AllocatorFreeBlocks {
  public:
   class Iterator {

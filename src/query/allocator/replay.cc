@@ -228,6 +228,24 @@ Reproduction Reproduce(const RecordedRequests& requests,
   }
 }
 
+AllocatorSettings EffectOf(const AllocatorSettings& settings,
+                           const AllocatorSettings& recorded,
+                           const RecordedRequests& requests) {
+  AllocatorSettings effect = settings;
+  effect.garbage_collection_threshold = 0;
+  AllocatorSettings as_recorded = recorded;
+  as_recorded.garbage_collection_threshold = 0;
+  as_recorded.max_split_bytes = settings.max_split_bytes;
+  // A small request that was served from a segment may make one of the usual size.
+  uint64_t largest_bytes = recorded.large_segment_bytes;
+  for (const RecordedSegment& segment : requests.segments)
+    largest_bytes = std::max(largest_bytes, segment.bytes);
+  if (effect == as_recorded && !recorded.expandable_segments &&
+      largest_bytes < std::min(settings.max_split_bytes, recorded.max_split_bytes))
+    effect.max_split_bytes = UINT64_MAX;
+  return effect;
+}
+
 AllocatorReplay ReplayWith(const RecordedRequests& requests,
                            const std::vector<uint64_t>& streams,
                            const AllocatorRules& rules,

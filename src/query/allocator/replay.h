@@ -43,6 +43,13 @@ Reproduction Reproduce(const RecordedRequests& requests,
                        const AllocatorSettings& settings,
                        uint64_t device_bytes);
 
+// The same settings without what changes no replay of these requests. A replay has no limit, so it
+// collects no garbage. `max_split_bytes` above all segments has no effect. Which segments there can
+// be is known where all else is as recorded.
+AllocatorSettings EffectOf(const AllocatorSettings& settings,
+                           const AllocatorSettings& recorded,
+                           const RecordedRequests& requests);
+
 // Under other settings, or on a device with fewer bytes.
 AllocatorReplay ReplayWith(const RecordedRequests& requests,
                            const std::vector<uint64_t>& streams,

@@ -157,5 +157,50 @@ TEST(ReplayTest, FailsWhereTheCardIsFull) {
   EXPECT_EQ(replay(88 * kMebibyte).failed_block, 2u);
 }
 
+AllocatorReplay ReplayOfOneStream(const RecordedRequests& requests,
+                                  const AllocatorSettings& settings,
+                                  uint64_t capacity) {
+  return ReplayWith(requests, std::vector<uint64_t>(requests.segments.size()), RulesOf("2.13.0"),
+                    settings, kTestDeviceBytes, capacity);
+}
+
+bool AreEqual(const AllocatorReplay& a, const AllocatorReplay& b) {
+  return a.peak_bytes == b.peak_bytes && a.peak_ns == b.peak_ns &&
+         a.allocated_bytes == b.allocated_bytes && a.driver_calls == b.driver_calls &&
+         a.failed_block == b.failed_block;
+}
+
+// On a card that is large enough, and on one that is not.
+TEST(ReplayTest, WhatHasNoEffectChangesNoReplay) {
+  const char* const texts[] = {"max_split_size_mb:41",
+                               "max_split_size_mb:30",
+                               "garbage_collection_threshold:0.5",
+                               "max_split_size_mb:41,roundup_power2_divisions:1",
+                               "max_split_size_mb:41,roundup_power2_divisions:2",
+                               "max_split_size_mb:80,large_segment_size_mb:80"};
+  size_t without_split_limit = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    RequestRecorder recorder;
+    RunRandomly(seed, 1, &recorder);
+    const RecordedRequests& requests = recorder.requests();
+    const Reproduction recorded = ReproduceWith(requests, "");
+    EXPECT_TRUE(AreEqual(recorded.replay, ReplayOfOneStream(requests, {}, UINT64_MAX))) << seed;
+    for (const char* const text : texts) {
+      AllocatorSettings settings;
+      ASSERT_EQ(ApplyAllocatorSettings(text, RulesOf("2.13.0"), &settings).message(), "");
+      const AllocatorSettings effect = EffectOf(settings, {}, requests);
+      without_split_limit += effect == AllocatorSettings() ? 1u : 0u;
+      for (const uint64_t capacity : {UINT64_MAX, recorded.replay.peak_bytes * 3 / 4}) {
+        EXPECT_TRUE(AreEqual(ReplayOfOneStream(requests, settings, capacity),
+                             ReplayOfOneStream(requests, effect, capacity)))
+            << seed << " " << text;
+      }
+    }
+  }
+  // The first and the third; the fourth rounds as the first does.
+  EXPECT_GE(without_split_limit, 40u);
+  EXPECT_LE(without_split_limit, 60u);
+}
+
 }  // namespace
 }  // namespace vramscope::query

@@ -106,18 +106,6 @@ void WhatIfMaker::AddFailure(const RecordedRequests& requests,
     row->fails_place = FormatFrame(recording_, frame);
 }
 
-// The same without what has no effect: no replay has a limit, so it collects no garbage, and where
-// no segment is as large as `max_split_bytes`, all blocks may be split.
-AllocatorSettings EffectOf(AllocatorSettings settings, const RecordedRequests& requests) {
-  settings.garbage_collection_threshold = 0;
-  uint64_t largest_bytes = 0;
-  for (const RecordedSegment& segment : requests.segments)
-    largest_bytes = std::max(largest_bytes, segment.bytes);
-  if (!settings.expandable_segments && largest_bytes < settings.max_split_bytes)
-    settings.max_split_bytes = UINT64_MAX;
-  return settings;
-}
-
 WhatIfRow WhatIfMaker::MakeRow(const RecordedRequests& requests,
                                const Reproduction& reproduction,
                                const AllocatorSettings& settings,
@@ -150,6 +138,8 @@ util::Status WhatIfMaker::AddRows(const RecordedRequests& requests,
                                   const Reproduction& reproduction,
                                   const std::vector<std::string>& texts,
                                   WhatIfGpu* gpu) const {
+  AllocatorSettings recorded;
+  VRAMSCOPE_RETURN_IF_ERROR(ApplyAllocatorSettings(gpu->recorded_settings, rules_, &recorded));
   std::vector<AllocatorSettings> replayed;
   std::vector<size_t> numbers;  // of `replayed`, by text; the first is as recorded
   for (const std::string& text : texts) {
@@ -158,7 +148,7 @@ util::Status WhatIfMaker::AddRows(const RecordedRequests& requests,
         ApplyAllocatorSettings(text.empty() ? gpu->recorded_settings : text, rules_, &settings);
     if (!status.ok())
       return util::Status::Error("--set: " + status.message());
-    settings = EffectOf(settings, requests);
+    settings = EffectOf(settings, recorded, requests);
     const auto same = std::find(replayed.begin(), replayed.end(), settings);
     numbers.push_back(static_cast<size_t>(same - replayed.begin()));
     if (same == replayed.end())

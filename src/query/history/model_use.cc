@@ -30,7 +30,7 @@ bool IsRun(const tables::SiteRow& site) {
 }
 
 // When a site's rows were first allocated and last began.
-struct Times {
+struct SiteTimes {
   int64_t first_ns = INT64_MAX;
   int64_t last_ns = INT64_MIN;
 };
@@ -84,7 +84,7 @@ util::Status ModelUse::ReadTimes() {
     frames[i] = i;
     rows += recording_.zone(i).rows;
   }
-  std::vector<std::vector<Times>> found(WorkersFor(rows), std::vector<Times>(sites.size()));
+  std::vector<std::vector<SiteTimes>> found(WorkersFor(rows), std::vector<SiteTimes>(sites.size()));
   VRAMSCOPE_RETURN_IF_ERROR(
       ForEachFrame(recording_, frames, tables::kBeginNs | tables::kAllocNs | tables::kSite,
                    found.size(), [&](size_t worker, const tables::AllocationFrame& frame) {
@@ -92,12 +92,12 @@ util::Status ModelUse::ReadTimes() {
                        const uint32_t site = frame.site[i];
                        if (site >= model_of.size() || model_of[site] < 0)
                          continue;
-                       Times& times = found[worker][site];
+                       SiteTimes& times = found[worker][site];
                        times.first_ns = std::min(times.first_ns, frame.alloc_ns[i]);
                        times.last_ns = std::max(times.last_ns, frame.begin_ns[i]);
                      }
                    }));
-  for (const std::vector<Times>& part : found) {
+  for (const std::vector<SiteTimes>& part : found) {
     for (size_t i = 0; i < part.size(); ++i) {
       if (part[i].first_ns > part[i].last_ns)
         continue;
