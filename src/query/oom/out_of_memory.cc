@@ -239,13 +239,15 @@ class Explainer {
       facts_.largest_layer_activation = std::max(facts_.largest_layer_activation, of_layer);
     }
     const std::string_view repeated = RepeatedLayerOf(recording_.string(leaf.site.module));
-    // What no backward has read yet has no other category.
-    if ((category == Category::kTemporary || category == Category::kRetained) &&
-        format::RunsModel(phase) && !repeated.empty()) {
+    const bool of_forward = format::RunsModel(phase) && !repeated.empty();
+    if (category == Category::kTemporary && of_forward) {
       layer_forwards_[repeated].bytes += leaf.bytes;
       layer_forwards_[repeated].count += leaf.count;
       facts_.forwards = std::max(facts_.forwards, leaf.site.allocated_count);
     }
+    // Before the first backward, what the forward keeps for it is in these categories.
+    if ((category == Category::kTemporary || category == Category::kRetained) && of_forward)
+      facts_.unread_bytes += leaf.bytes;
     if (category == Category::kGradient && number >= 0 && number < iteration_)
       facts_.old_gradient_bytes += leaf.bytes;
     if (leaf.site.owner.value == 0 || leaf.site.owner != pytorch_)

@@ -29,7 +29,8 @@ struct RefusalFacts {
   uint64_t largest_layer_activation = 0;  // of these
   uint64_t forward_bytes = 0;             // what repeated layers' forward passes keep
   uint64_t largest_forward_bytes = 0;     // of one layer
-  uint64_t forwards = 0;                  // most of one of them
+  uint64_t forwards = 0;                  // that repeated layers ran
+  uint64_t unread_bytes = 0;              // results of their forwards, which no backward has read
   uint64_t old_gradient_bytes = 0;        // since an earlier iteration
   uint64_t torch_fragmentation_bytes = 0;
   uint64_t torch_cached_bytes = 0;

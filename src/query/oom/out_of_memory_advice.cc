@@ -135,10 +135,10 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
         "activations less those of the largest layer, which is computed again; at most");
   }
   const uint64_t of_batch = Of(facts, Category::kActivation) + Of(facts, Category::kInput);
-  if (facts.any_backward || facts.forward_bytes == 0)
+  if (facts.any_backward || facts.unread_bytes == 0)
     add("halve the batch", of_batch / 2, "half of activations and inputs");
   else
-    add("halve the batch", (of_batch + facts.forward_bytes) / 2,
+    add("halve the batch", (of_batch + facts.unread_bytes) / 2,
         "half of what the forward keeps, and of inputs");
   // The first forward of a training has no backward before it.
   if (!facts.any_backward && facts.forwards > 1) {

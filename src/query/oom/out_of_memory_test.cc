@@ -278,6 +278,19 @@ TEST_F(OutOfMemoryTest, AnEvaluationThatKeepsItsGraph) {
   EXPECT_EQ(Advised(Explain(), "torch.no_grad()"), "none");
 }
 
+// What is never freed may be a cache of three tensors a layer.
+TEST_F(OutOfMemoryTest, WhatForwardsKeepForeverIsNoGraph) {
+  for (const char* const layer : {"h.0.attn", "h.1.attn"}) {
+    for (uint32_t line = 8; line < 11; ++line) {
+      const auto site = Live(Category::kRetained, "model.py", line, 11 * kGiB, 50, layer);
+      builder_.Row(site, 60, tables::kNever, kGiB / 8);
+    }
+  }
+  const OutOfMemory what = Explain();
+  EXPECT_EQ(Advised(what, "torch.no_grad()"), "none");
+  EXPECT_EQ(Advised(what, "halve the batch"), "33 GiB");
+}
+
 // It runs under no_grad already: each layer keeps keys and values, and one layer its results.
 TEST_F(OutOfMemoryTest, AnEvaluationThatKeepsACache) {
   for (const char* const layer : {"h.0.attn", "h.1.attn", "h.2.attn"}) {
