@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group `engines` of tests/gpu/run.py: an engine's life, CUDA graphs of a training, memory open by CUDA IPC, arrays of CuPy.
+"""The group `engines` of tests/gpu/run.py: an engine's life, CUDA graphs of a training, memory open by CUDA IPC, arrays of CuPy, Views of Kokkos.
 
 `engine`: at nine instants weights and KV cache are what they are, to the byte, awake or asleep; the phases add up to NVML's
 figure; it answers what it answers without vramscope.
@@ -165,6 +165,31 @@ def cupy_case(bench):
     return {"instants": instants, "problems": problems}
 
 
+def kokkos_case(bench):
+    """A hundred labelled Views: 99 % of what the program itself allocated is by label."""
+    program = bench.program.parent / "gpu_kokkos_views"
+    if not program.exists():
+        return {"skipped": "gpu_kokkos_views is not built: it needs a Kokkos with CUDA", "problems": []}
+    recording, output = bench.record("kokkos views", [program])
+    instants, problems = [], []
+    for mark, labels in map(json.loads, output.splitlines()):
+        report = recording.report("--at", f"mark:{mark}", "--by", "tag,category")
+        gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
+        found = {}
+        for row in report["rows"]:
+            if row["device"] in gpus and row["path"][1] not in ("driver", "rounding"):
+                found[row["path"][0]] = found.get(row["path"][0], 0) + row["bytes"]
+        problems += [f"at {mark}: {label} is {found.get(label)} and not {size}" for label, size in labels.items() if found.get(label) != size]
+        used = sum(found.values())
+        named = used - found.get("(none)", 0)
+        if named < 0.99 * used:
+            problems.append(f"at {mark}: {named / used:.2%} of {used} bytes have a name")
+        problems += [f"at {mark}: the residual is {device['residual_bytes']}" for device in report["devices"] if device.get("residual_bytes")]
+        instants.append({"mark": mark, "used": used, "named": named})
+    problems += [f"loss: {loss}" for loss in recording.report()["losses"]]
+    return {"instants": instants, "problems": problems}
+
+
 def all_cases():
     yield "engine", engine_case
     yield "graphs by compile", graphs_case("compile")
@@ -175,6 +200,7 @@ def all_cases():
     yield "peers, engine drops", peers_case(["engine-closes"], {**opened, "engine-closes": ("", "trainer")})
     yield "peers, engine killed", peers_case(["trainer-frees", "engine-killed"], {**dropped, "engine-killed": ("", "")})
     yield "cupy arrays", cupy_case
+    yield "kokkos views", kokkos_case
     yield "peers, trainer killed", peers_case(["trainer-killed"], {**opened, "trainer-killed": ("ended", "engine")})
 
 
