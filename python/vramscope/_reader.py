@@ -377,6 +377,9 @@ class EnginePhases(NamedTuple):
     phases: Table
     #: the share of a device that a command line gives an engine
     budgets: Table
+    #: the same while a CUDA graph was captured, by GPU; `name`: the Python variable that tells its batch, else
+    #: its line
+    graphs: Table
 
     def __repr__(self) -> str:
         return _overview(self)
@@ -543,7 +546,7 @@ class Trace:
         Raises `ReadError` if no phase of an inference engine is known.
         """
         found = _tables(_library().phases(self._opened()))
-        return EnginePhases(found["phases"], found["budgets"])
+        return EnginePhases(found["phases"], found["budgets"], found["graphs"])
 
     def timeline(self, buckets: int = 600) -> Timeline:
         """The memory over time, in bytes.

@@ -54,6 +54,7 @@ enum class NameKind : uint8_t {
   kPrivatePool = 6,     // of PyTorch's: the address is in one of its segments, name: its id
   kCommunicator = 7,    // never in a Name: a Communicator record names the owner
   kPath = 8,            // where it is in an argument of a JAX program: state.params['w'][0]
+  kRegion = 9,          // torch_memory_saver's tag for what is mapped at the address
 };
 
 // How memory of XLA's pool was given out.

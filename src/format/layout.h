@@ -31,7 +31,7 @@ inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
 // once the header is complete.
 inline constexpr size_t kEarlyMagicBytes = 4;
 inline constexpr uint16_t kMajorVersion = 1;
-inline constexpr uint16_t kMinorVersion = 8;
+inline constexpr uint16_t kMinorVersion = 9;
 inline constexpr uint32_t kChunkMagic = 0x4b435356;  // "VSCK"
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kFirstChunkBytes = 64 * 1024;

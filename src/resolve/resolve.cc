@@ -78,6 +78,7 @@ class TablesOf {
   void AddChanges();
   void AddProgram();
   void AddPhases();
+  void AddGraphs();
   void AddTrust();
   void AddLoss(const trace::Loss& loss);
   // By the pricer's process number; kNoIndex: the process never used the device.
@@ -515,6 +516,7 @@ void TablesOf::AddProgram() {
     out_.marks.push_back({mark.time_ns, mark.name, Same(mark.process)});
   out_.out_of_memory = ledger_.out_of_memory();
   AddPhases();
+  AddGraphs();
 }
 
 // By process, each phase until the next one of its process.
@@ -533,6 +535,16 @@ void TablesOf::AddPhases() {
         out_.phases.push_back(row);
     }
   }
+}
+
+void TablesOf::AddGraphs() {
+  for (const Captures::Entry& entry : ledger_.captures().all()) {
+    const int64_t end_ns = entry.end_ns != 0 ? entry.end_ns : ledger_.last_ns();
+    out_.graphs.push_back({Same(entry.process), entry.size, entry.stack, entry.begin_ns,
+                           std::max(entry.begin_ns, end_ns)});
+  }
+  std::stable_sort(out_.graphs.begin(), out_.graphs.end(),
+                   [](const auto& a, const auto& b) { return a.process.value < b.process.value; });
 }
 
 void TablesOf::AddLoss(const trace::Loss& loss) {
@@ -565,6 +577,9 @@ void TablesOf::AddTrust() {
   trace::Loss unlisted{"phases of inference engines not listed"};
   unlisted.count = base_.phases.unlisted_phases();
   AddLoss(unlisted);
+  trace::Loss captures{"captures of CUDA graphs not listed"};
+  captures.count = ledger_.captures().unlisted();
+  AddLoss(captures);
   // Except named ones, such as parameters.
   trace::Loss before{"CPU tensors from before the start are not counted"};
   for (const Account& account : base_.accounts.all()) {

@@ -57,6 +57,7 @@ struct Tables {
   std::vector<PeakRow> peaks;               // one a device, in their order
   std::vector<OutOfMemoryRow> out_of_memory;
   std::vector<PhaseRow> phases;  // by process and time
+  std::vector<GraphRow> graphs;  // by process and time
   std::vector<LossRow> losses;
   std::vector<ViolationRow> violations;
   std::vector<NoteRow> notes;
@@ -87,6 +88,7 @@ struct Tables {
     visit(self.peaks);
     visit(self.out_of_memory);
     visit(self.phases);
+    visit(self.graphs);
     visit(self.losses);
     visit(self.violations);
     visit(self.notes);

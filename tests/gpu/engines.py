@@ -90,6 +90,10 @@ def engine_case(bench):
         instants.append({"mark": mark, **found, "total": sum(device["ledger_bytes"] for device in gpus)})
     phases = [phase for phase in recording.report("--phases")["phases"] if phase["device"] in devices]
     end = recording.report("--at", "end")
+    graphs = recording.report("--phases")["graphs"]
+    sizes = [graph["name"].split()[0] for graph in graphs]
+    if sizes != ["batch=1", "batch=8", "batch=32"]:
+        problems.append(f"captured graphs: {[graph['name'] for graph in graphs]}")
     left = sum(phase["left_bytes"] for phase in phases)
     held = sum(process["ledger_bytes"] for process in end["processes"] if process["device"] in devices)
     if left != held:
@@ -97,7 +101,12 @@ def engine_case(bench):
     if residual.prefixed(output, "DIGEST") != residual.prefixed(plain, "DIGEST"):
         problems.append("it answers something else under vramscope")
     problems += [f"invariant {entry['name']}: {entry['detail']}" for entry in end["invariants"] if not entry["holds"]]
-    return {"engine": instants, "phases": {phase["name"]: phase["left_bytes"] for phase in phases}, "problems": problems}
+    tables = {"phases": phases, "graphs": graphs}
+    return {
+        "engine": instants,
+        **{kind: {entry["name"]: entry["left_bytes"] for entry in entries} for kind, entries in tables.items()},
+        "problems": problems,
+    }
 
 
 class Played:
@@ -213,6 +222,7 @@ def print_table(results):
             print(f"{name:24s} {instant['mark']:24s} {cells}")
         if "phases" in result:
             print(f"{name:24s} left by phase: {result['phases']}")
+            print(f"{name:24s} left by graph: {result['graphs']}")
         for instant in result.get("instants", []):
             if "oracle" in instant:
                 cells = ", ".join(f"{key} {instant[key]} ({instant['oracle'][key]})" for key in EXACT)

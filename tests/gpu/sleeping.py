@@ -39,6 +39,8 @@ def compare_state(recording, said, when):
     found = {
         "parameter": bytes_of(report["rows"], "parameter"),
         "unbacked_parameter": bytes_of(report["unbacked"], "parameter"),
+        "kv cache": bytes_of(report["rows"], "kv cache"),
+        "unbacked_kv cache": bytes_of(report["unbacked"], "kv cache"),
         "unbacked": sum(device["unbacked_bytes"] for device in gpus),
         "residual": sum(device["residual_bytes"] or 0 for device in gpus),
     }

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "output/answers.h"
 #include "output/names.h"
@@ -29,6 +31,43 @@ std::string LeftText(const query::EnginePhase& phase) {
   return text;
 }
 
+// A table for each process and device. All phases together are the whole run, all graphs are not.
+void AddTables(std::span<const query::EnginePhase> all,
+               const char* kind,
+               const tables::Recording& recording,
+               TextLines* text) {
+  const bool is_whole = std::string_view(kind) == "phase";
+  for (size_t begin = 0; begin < all.size();) {
+    const query::EnginePhase& first = all[begin];
+    size_t end = begin;
+    while (end < all.size() && all[end].process == first.process && all[end].device == first.device)
+      ++end;
+    if (begin != 0 || !is_whole)
+      text->Add("");
+    const tables::ProcessRow& process = RowOf(recording.tables().processes, first.process);
+    text->AddCut(fmt::format("{} of process {} ({})", DeviceMark(recording, first.device),
+                             process.pid, text->Clean(recording.string(process.command))));
+    TextTable table(text, {{.title = kind, .width = 10, .most = 40, .fit = Fit::kCutEnd, .gap = 2},
+                           {.title = "time", .width = 8, .gap = 2},
+                           {.title = "peak", .width = 10, .gap = 2},
+                           {.title = "left", .width = 10, .gap = 2},
+                           {.title = "by", .fit = Fit::kWrap, .gap = 2}});
+    table.AddTitles();
+    int64_t total = 0;
+    for (const query::EnginePhase& phase : all.subspan(begin, end - begin)) {
+      total += phase.left_bytes;
+      table.AddRow({{text->Clean(phase.name)},
+                    {phase.duration_ns == 0 ? "" : util::FormatDuration(phase.duration_ns)},
+                    {FormatBytes(phase.peak_bytes)},
+                    {util::FormatSignedBytes(phase.left_bytes)},
+                    {LeftText(phase)}});
+    }
+    table.AddRest(
+        {{is_whole ? "at the end" : "all"}, {}, {}, {util::FormatSignedBytes(total)}, {}});
+    begin = end;
+  }
+}
+
 }  // namespace
 
 std::string FormatPhases(const query::EnginePhases& phases,
@@ -36,39 +75,8 @@ std::string FormatPhases(const query::EnginePhases& phases,
                          const Style& style) {
   TextLines text(style);
   const tables::Tables& tables = recording.tables();
-  for (size_t begin = 0; begin < phases.phases.size();) {
-    const query::EnginePhase& first = phases.phases[begin];
-    size_t end = begin;
-    while (end < phases.phases.size() && phases.phases[end].process == first.process &&
-           phases.phases[end].device == first.device)
-      ++end;
-    if (begin != 0)
-      text.Add("");
-    const tables::ProcessRow& process = RowOf(tables.processes, first.process);
-    text.AddCut(fmt::format("{} of process {} ({})", DeviceMark(recording, first.device),
-                            process.pid, text.Clean(recording.string(process.command))));
-    int64_t total = 0;
-    {
-      TextTable table(&text,
-                      {{.title = "phase", .width = 10, .most = 24, .fit = Fit::kCutEnd, .gap = 2},
-                       {.title = "time", .width = 8, .gap = 2},
-                       {.title = "peak", .width = 10, .gap = 2},
-                       {.title = "left", .width = 10, .gap = 2},
-                       {.title = "by", .fit = Fit::kWrap, .gap = 2}});
-      table.AddTitles();
-      for (size_t i = begin; i < end; ++i) {
-        const query::EnginePhase& phase = phases.phases[i];
-        total += phase.left_bytes;
-        table.AddRow({{text.Clean(phase.name)},
-                      {phase.duration_ns == 0 ? "" : util::FormatDuration(phase.duration_ns)},
-                      {FormatBytes(phase.peak_bytes)},
-                      {util::FormatSignedBytes(phase.left_bytes)},
-                      {LeftText(phase)}});
-      }
-      table.AddRest({{"at the end"}, {}, {}, {util::FormatSignedBytes(total)}, {}});
-    }
-    begin = end;
-  }
+  AddTables(phases.phases, "phase", recording, &text);
+  AddTables(phases.graphs, "CUDA graph", recording, &text);
   for (const query::EngineBudget& budget : phases.budgets) {
     text.Add("");
     const bool is_over = budget.peak_bytes > budget.budget_bytes;

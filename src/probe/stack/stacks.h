@@ -29,6 +29,11 @@ inline uint32_t CapturePythonStack(Stream& stream) {
 // binary for the first time takes the loader's lock for a moment.
 uint32_t CaptureNativeStack(Stream& stream);
 
+// Writes "batch_size=8 in Runner.capture" to `out`: the innermost local variable of the thread's
+// Python functions that by its name is the size of a batch. Returns the length, cut at `capacity`;
+// 0 if there is none. Only memory is read, as for a stack.
+size_t DescribeBatch(char* out, size_t capacity);
+
 // Looks for a Python interpreter and checks that its frames can be walked, when a library of that
 // name is about to be opened: the one moment at which the thread may hold the GIL and certainly
 // holds no lock of ours or of an allocator.

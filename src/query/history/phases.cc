@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "query/core/sweep.h"
+#include "query/dimensions/frames.h"
 #include "query/dimensions/report.h"
 #include "tables/row_of.h"
 
@@ -17,6 +18,7 @@ namespace vramscope::query {
 namespace {
 
 constexpr char kNoPhase[] = "(no phase)";
+constexpr char kNoLine[] = "(no Python code)";
 
 // What one phase of an account had.
 struct PhaseTotals {
@@ -50,10 +52,52 @@ struct Process {
 };
 using Processes = std::map<tables::ProcessId, Process>;
 
-Processes ReadProcesses(const tables::Recording& recording) {
+// A stretch that a table lists.
+struct Listed {
+  tables::ProcessId process;
+  std::string name;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+
+std::vector<Listed> ListPhases(const tables::Recording& recording) {
+  std::vector<Listed> listed;
+  for (const tables::PhaseRow& row : recording.tables().phases)
+    listed.push_back(
+        {row.process, std::string(recording.string(row.name)), row.begin_ns, row.end_ns});
+  return listed;
+}
+
+// An engine is a library itself: the innermost frame that is not PyTorch's, such as the one of
+// `with torch.cuda.graph(...)`.
+tables::FrameId CapturingFrame(const tables::Recording& recording, tables::StackId stack) {
+  for (const tables::FrameId frame : ShownStacks(recording).Of(stack).frames) {
+    const std::string_view file = recording.string(recording.tables().frames[frame.value].file);
+    if (file.find("/torch/") == std::string_view::npos && Basename(file) != "contextlib.py")
+      return frame;
+  }
+  return {};
+}
+
+// Captures of one batch size, or at one line, are one row.
+std::vector<Listed> ListGraphs(const tables::Recording& recording) {
+  std::vector<Listed> listed;
+  for (const tables::GraphRow& row : recording.tables().graphs) {
+    std::string name(recording.string(row.size));
+    if (const tables::FrameId frame = CapturingFrame(recording, row.stack);
+        name.empty() && frame.value != 0) {
+      name = FormatFrame(recording, frame);
+    }
+    listed.push_back({row.process, name.empty() ? kNoLine : name, row.begin_ns, row.end_ns});
+  }
+  return listed;
+}
+
+// Those of a process follow each other.
+Processes ReadProcesses(const tables::Recording& recording, const std::vector<Listed>& listed) {
   const tables::Tables& tables = recording.tables();
   Processes processes;
-  for (const tables::PhaseRow& row : tables.phases) {
+  for (const Listed& row : listed) {
     if (row.process.value == 0 || row.process.value >= tables.processes.size())
       continue;
     Process& process = processes[row.process];
@@ -66,7 +110,7 @@ Processes ReadProcesses(const tables::Recording& recording) {
       if (process.stretches.back().begin_ns == row.begin_ns)
         process.stretches.pop_back();
     }
-    const uint32_t name = process.NumberOf(recording.string(row.name));
+    const uint32_t name = process.NumberOf(row.name);
     // Marked twice, it goes on.
     const bool goes_on = !process.stretches.empty() && process.stretches.back().name == name;
     if (!goes_on)
@@ -220,21 +264,18 @@ void AddBudgets(const tables::Recording& recording,
   }
 }
 
-}  // namespace
-
-util::Result<EnginePhases> MakePhases(const tables::Recording& recording) {
+// What a process had in each of its stretches, and outside of them, on each device.
+util::Result<std::vector<EnginePhase>> TakeStock(const tables::Recording& recording,
+                                                 const std::vector<Listed>& listed) {
   const tables::Tables& tables = recording.tables();
-  const Processes processes = ReadProcesses(recording);
-  if (processes.empty()) {
-    return util::Status::Error(
-        "no phase of an inference engine was seen: name them with vramscope.mark(\"phase:NAME\")");
-  }
+  const Processes processes = ReadProcesses(recording, listed);
+  std::vector<EnginePhase> stock;
+  if (processes.empty())
+    return stock;
   const Cells cells(recording);
   PhaseTracker tracker(tables, cells, processes);
   VRAMSCOPE_RETURN_IF_ERROR(Sweep(recording, cells, {INT64_MIN, INT64_MAX}, &tracker));
   tracker.Finish();
-  EnginePhases out;
-  std::map<tables::DeviceId, uint64_t> peaks;
   for (const auto& [id, process] : processes) {
     for (size_t i = 1; i < tables.accounts.size(); ++i) {
       if (tables.accounts[i].process != id)
@@ -263,11 +304,32 @@ util::Result<EnginePhases> MakePhases(const tables::Recording& recording) {
                          [](const PhaseChange& a, const PhaseChange& b) {
                            return std::abs(a.bytes) > std::abs(b.bytes);
                          });
-        uint64_t& peak = peaks[entry.device];
-        peak = std::max(peak, entry.peak_bytes);
-        out.phases.push_back(std::move(entry));
+        stock.push_back(std::move(entry));
       }
     }
+  }
+  return stock;
+}
+
+}  // namespace
+
+util::Result<EnginePhases> MakePhases(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  if (tables.phases.empty() && tables.graphs.empty()) {
+    return util::Status::Error(
+        "no phase of an inference engine was seen: name them with vramscope.mark(\"phase:NAME\")");
+  }
+  EnginePhases out;
+  VRAMSCOPE_ASSIGN_OR_RETURN(out.phases, TakeStock(recording, ListPhases(recording)));
+  VRAMSCOPE_ASSIGN_OR_RETURN(out.graphs, TakeStock(recording, ListGraphs(recording)));
+  // The rest of the run, and memory that is not of a GPU.
+  std::erase_if(out.graphs, [&](const EnginePhase& graph) {
+    return graph.count == 0 || RowOf(tables.devices, graph.device).kind != tables::DeviceKind::kGpu;
+  });
+  std::map<tables::DeviceId, uint64_t> peaks;
+  for (const EnginePhase& phase : out.phases) {
+    uint64_t& peak = peaks[phase.device];
+    peak = std::max(peak, phase.peak_bytes);
   }
   AddBudgets(recording, peaks, &out);
   return out;

@@ -24,6 +24,7 @@ int Rank(NameKind kind) {
     case NameKind::kPrivatePool:
     case NameKind::kCommunicator:
     case NameKind::kPath:
+    case NameKind::kRegion:
       break;
   }
   return 4;
@@ -46,6 +47,7 @@ std::optional<Category> CategoryOfName(NameKind kind) {
     case NameKind::kPrivatePool:
     case NameKind::kCommunicator:
     case NameKind::kPath:
+    case NameKind::kRegion:
       break;
   }
   return std::nullopt;
@@ -193,7 +195,7 @@ uint32_t Names::Add(uint32_t set, const MemoryName& name) {
     if (other.kind != name.kind)
       return false;
     return name.kind == NameKind::kTag || name.kind == NameKind::kPool ||
-           name.kind == NameKind::kCommunicator ||
+           name.kind == NameKind::kCommunicator || name.kind == NameKind::kRegion ||
            (other.name == name.name && other.detail == name.detail && other.owner == name.owner);
   };
   NameSet next;
@@ -212,7 +214,8 @@ uint32_t Names::Add(uint32_t set, const MemoryName& name) {
     const MemoryName& one = names_[entry];
     if (Rank(one.kind) < Rank(names_[next.first].kind))
       next.first = entry;
-    if (one.kind == NameKind::kTag || one.kind == NameKind::kPool)
+    const bool is_region = one.kind == NameKind::kRegion;
+    if (one.kind == NameKind::kTag || one.kind == NameKind::kPool || (is_region && next.tag == 0))
       next.tag = entry;
     next.requested = std::max(next.requested, one.requested);
     if (one.kind == NameKind::kParameter) {

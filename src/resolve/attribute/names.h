@@ -33,7 +33,7 @@ struct MemoryName {
 struct NameSet {
   std::vector<uint32_t> entries;
   uint32_t first = 0;      // the name that decides the category
-  uint32_t tag = 0;        // the program's own name; 0: none
+  uint32_t tag = 0;        // the program's own name, else its region's; 0: none
   uint32_t whole = 0;      // a parameter that has others as its parts; 0: none
   bool is_flat = false;    // several parameters share the storage, or one has a part of `whole`
   uint64_t requested = 0;  // 0: unknown
@@ -51,7 +51,8 @@ class Names {
 
   // Whether that name replaces the set's names because the memory was reused.
   bool TakesTurn(uint32_t set, const MemoryName& name) const {
-    return name.kind == format::NameKind::kTag && sets_[set].tag != 0;
+    return name.kind == format::NameKind::kTag && sets_[set].tag != 0 &&
+           names_[sets_[set].tag].kind != format::NameKind::kRegion;
   }
 
   // Memory of a process got its name. Learns a parameter's size from storages that have only that

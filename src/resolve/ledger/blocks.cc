@@ -209,6 +209,8 @@ void Blocks::Add(const trace::EventContext& at, const Given& e) {
   }
   if constexpr (kOfXla)
     block.origin.names = WithPath(block.origin.names, e.path);
+  if (block.origin.names == 0)
+    block.origin.names = segment.region;
   Move(of, segment, block, 1);
   if (segment.kind == SegmentKind::kReservation && !segment.by_size)
     SetUnbacked(account, index);

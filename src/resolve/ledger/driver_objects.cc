@@ -278,6 +278,18 @@ void DriverObjects::NamePrivatePool(trace::ProcessId process_id,
     segments_.Describe(segment, rows_.KeyOfBacking(process.objects[index]));
 }
 
+// Its blocks come later, and stay when the memory is unmapped.
+void DriverObjects::NameRegion(const trace::EventContext& at,
+                               uint64_t address,
+                               const MemoryName& name) {
+  OfProcess& process = ProcessOf(at);
+  const uint32_t mapping = process.mappings.Find(address);
+  if (mapping == util::FlatMap::kNone)
+    return;
+  segments_[process.objects[mapping].segment].region = base_.names.Add(0, name);
+  Name(at, address, name);
+}
+
 // ---- allocations
 
 void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {

@@ -43,6 +43,8 @@ class DriverObjects {
   // The segment at that address is in a private pool of PyTorch. It always was, because PyTorch
   // never moves segments between pools.
   void NamePrivatePool(trace::ProcessId process, uint64_t address, const MemoryName& name);
+  // What is mapped at that address is of a region of torch_memory_saver.
+  void NameRegion(const trace::EventContext& at, uint64_t address, const MemoryName& name);
   // Memory that NCCL allocated while it worked on a communicator belongs to that communicator.
   void On(const trace::EventContext& at, const trace::Communicator& e);
   // False if the address has no object.

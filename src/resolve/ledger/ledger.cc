@@ -26,6 +26,7 @@ Ledger::Ledger(const trace::Trace& trace, tables::AllocationSink& sink)
       rows_(base_, segments_, slabs_),
       objects_(base_, segments_, slabs_, pools_, rows_),
       blocks_(base_, segments_, rows_, objects_),
+      captures_(trace),
       modules_(trace),
       first_ns_(trace.session().start_ns) {}
 
@@ -109,6 +110,7 @@ void Ledger::On(const trace::EventContext& at, const trace::Implicit& e) {
   if (base_.accounts.HasDevice(e.device))
     AccountOf(at, e.device);
   base_.phases.OnCall(at, e.stack);
+  captures_.On(at, e);
   base_.prices.On(at, e);
 }
 
@@ -144,11 +146,13 @@ void Ledger::On(const trace::EventContext& at, const trace::Prior& e) {
 
 void Ledger::On(const trace::EventContext& at, const trace::Name& e) {
   using format::NameKind;
-  if (e.address == 0 || (e.kind > NameKind::kPrivatePool && e.kind != NameKind::kPath))
+  if (e.address == 0 || e.kind == NameKind::kCommunicator || e.kind > NameKind::kRegion)
     return;
   if (e.kind == NameKind::kPath)
     return blocks_.NamePath(at, e.device, e.address, e.name);
   MemoryName name{e.kind, e.name, e.detail, e.owner, 0};
+  if (e.kind == NameKind::kRegion)
+    return objects_.NameRegion(at, e.address, name);
   if (e.kind == NameKind::kPool || e.kind == NameKind::kPrivatePool) {
     name.kind = NameKind::kPool;
     return e.kind == NameKind::kPool ? pools_.Name(at.process, e.address, name)
@@ -198,6 +202,10 @@ void Ledger::On(const trace::EventContext& at, const trace::Mark& e) {
   base_.phases.On(at, e);
   if (base_.iterations.OnMark(at, e))
     base_.phases.OnIteration(at);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::Capture& e) {
+  captures_.On(at, e);
 }
 
 void Ledger::On(const trace::EventContext& at, const trace::Step& e) {

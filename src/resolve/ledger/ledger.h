@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "resolve/attribute/captures.h"
 #include "resolve/attribute/module_names.h"
 #include "resolve/ledger/base.h"
 #include "resolve/ledger/blocks.h"
@@ -61,6 +62,7 @@ class Ledger {
   // By device.
   const std::vector<price::DevicePrices>& prices() const { return prices_; }
   const std::vector<MarkRecord>& marks() const { return marks_; }
+  const Captures& captures() const { return captures_; }
   const std::vector<tables::OutOfMemoryRow>& out_of_memory() const { return out_of_memory_; }
   // By number of the trace's host samples.
   const std::vector<uint64_t>& pinned_at_samples() const { return pinned_at_samples_; }
@@ -97,6 +99,7 @@ class Ledger {
   void On(const trace::EventContext& at, const trace::Mark& e);
   void On(const trace::EventContext& at, const trace::Step& e);
   void On(const trace::EventContext& at, const trace::Past& e);
+  void On(const trace::EventContext& at, const trace::Capture& e);
   void On(const trace::EventContext& at, const trace::OutOfMemory& e);
   void On(const trace::EventContext& at, const trace::Failure& e);
   void On(const trace::EventContext& at, const trace::Teardown& e);
@@ -121,6 +124,7 @@ class Ledger {
   RowMaker rows_;
   DriverObjects objects_;
   Blocks blocks_;
+  Captures captures_;
   ModuleNames modules_;
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;

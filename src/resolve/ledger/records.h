@@ -116,6 +116,7 @@ struct Segment {
   uint32_t held_counter = kNoIndex;  // of pools: the counter of held bytes
   uint32_t stands_for = 0;           // as of DriverObject
   uint32_t names = 0;                // of the pool or private pool: a set of Names
+  uint32_t region = 0;               // a set of Names that its blocks have from the start
   SegmentKind kind = SegmentKind::kNone;
   Owner owner = Owner::kNone;
   bool suballocated = false;  // blocks were allocated in it

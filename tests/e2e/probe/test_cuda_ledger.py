@@ -48,18 +48,21 @@ def test_an_engine_that_sleeps_keeps_its_names_and_has_no_memory(tmp_path):
         said = recording.report(step.name, "--by", "category")
         rows = {key: {row["path"][0]: row["bytes"] // MIB for row in said[key]} for key in ("rows", "unbacked")}
         assert sum(rows["unbacked"].values()) * MIB == said["devices"][0]["unbacked_bytes"]
-        found[step.name] = (rows["rows"].get("parameter", 0), rows["rows"].get("buffer", 0), rows["unbacked"])
+        found[step.name] = (rows["rows"].get("parameter", 0), rows["rows"].get("kv cache", 0), rows["unbacked"])
     assert found == {
         "awake": (60, 256, {}),
-        "asleep": (0, 0, {"parameter": 60, "buffer": 256}),
+        "asleep": (0, 0, {"parameter": 60, "kv cache": 256}),
         "awake-again": (60, 256, {}),
-        "half": (60, 0, {"buffer": 256}),
-        "asleep-again": (0, 0, {"parameter": 50, "buffer": 256, "unknown": 4}),
+        "half": (60, 0, {"kv cache": 256}),
+        "asleep-again": (0, 0, {"parameter": 50, "kv cache": 256, "unknown": 4}),
         "at-last": (50, 256, {}),
     }
+    # The tags of its regions, also for what is allocated in one while it sleeps.
+    tagged = recording.report("asleep-again", "--by", "tag")["unbacked"]
+    assert {row["path"][0]: row["bytes"] // MIB for row in tagged} == {"weights": 54, "kv_cache": 256}
     asleep = next(step for step in recording.steps if step.name == "asleep")
     text = subprocess.run([VRAMSCOPE, "report", str(recording.file), "--at", f"@{asleep.time_ns}"], capture_output=True, text=True, check=True)
-    assert "  Asleep: 316 MiB in 7 blocks have no device memory now\n    buffer 256 MiB, parameter 60.0 MiB\n" in text.stdout
+    assert "  Asleep: 316 MiB in 7 blocks have no device memory now\n    kv cache 256 MiB, parameter 60.0 MiB\n" in text.stdout
     info = subprocess.run([VRAMSCOPE, "info", str(recording.file)], capture_output=True, text=True, check=True)
     assert "Asleep: at most 316 MiB of gpu0" in info.stdout
 
@@ -73,8 +76,8 @@ def test_an_engine_that_is_killed_asleep_has_no_memory_at_its_end(tmp_path):
     )
     assert done.returncode == 128 + 9, done.stderr
     said = report(file, "end", "--by", "category")
-    assert [row["bytes"] for row in said["rows"] if row["path"][0] in ("parameter", "buffer")] == []
-    assert {row["path"][0]: row["bytes"] // MIB for row in said["unbacked"]} == {"parameter": 50, "buffer": 256, "unknown": 4}
+    assert [row["bytes"] for row in said["rows"] if row["path"][0] in ("parameter", "kv cache")] == []
+    assert {row["path"][0]: row["bytes"] // MIB for row in said["unbacked"]} == {"parameter": 50, "kv cache": 256, "unknown": 4}
 BALANCE = """\
 import ctypes, time
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import textwrap
 
 import pytest
 from places import FAKE, MIB, VRAMSCOPE
@@ -16,7 +15,7 @@ from places import FAKE, MIB, VRAMSCOPE
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
 
-PROGRAM = """
+SETUP = """
 import ctypes, time, torch
 MIB = 1 << 20
 report = ctypes.PyDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
@@ -27,6 +26,8 @@ context, stream, graph = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
 assert cuda.cuInit(0) == 0
 assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
 assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+"""
+PROGRAM = """
 segments = []
 for size in (20 * MIB, 8 * MIB):
     address = ctypes.c_uint64()
@@ -51,18 +52,53 @@ print(len(looks))
 """
 
 
-def rows(tmp_path, history: bool) -> tuple[int, dict[str, int]]:
+GRAPHS = """
+torch.nn.Linear(2, 2)(torch.zeros(1, 2))  # from now on modules are known, and how to read a function's variables
+kept = []
+def keep(size):
+    address = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
+    report(address.value, size, 0, 0, 1)
+    kept.append(address.value)
+def capture(size, executable=True):
+    assert cuda.cuStreamBeginCapture_v2(stream, 2) == 0
+    keep(size)
+    assert cuda.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    if executable:
+        assert cuda.cuGraphInstantiateWithFlags(ctypes.byref(ctypes.c_void_p()), graph, ctypes.c_ulonglong(0)) == 0
+def capture_one(batch_size, step):
+    num_reqs = 7
+    capture(batch_size * MIB)
+def capture_all(step):
+    for bs in (4, 2, 4):
+        capture_one(bs, step)
+        keep(3 * MIB)
+def warm_up(batch):
+    capture(6 * MIB, executable=False)
+capture_all("decode")
+warm_up("large")
+warm_up(-1)
+warm_up(2**31)
+"""
+
+
+def run(tmp_path, program: str) -> str:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
-    text = textwrap.dedent(PROGRAM).replace("HISTORY", str(history))
+    text = SETUP + program
     command = [VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "x.vram", "--", sys.executable, "-c", text]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(tmp_path, history: bool) -> tuple[int, dict[str, int]]:
+    output = run(tmp_path, PROGRAM.replace("HISTORY", str(history)))
     found = subprocess.run(
         [VRAMSCOPE, "report", tmp_path / "x.vram", "--at", "end", "--by", "owner,category", "--json"],
         capture_output=True, text=True, timeout=60, check=True,
     )
     of_pytorch = [r for r in json.loads(found.stdout)["rows"] if r["path"][0] == "PyTorch" and r["device"] == 0]
-    return int(done.stdout), {r["path"][1]: r["bytes"] for r in of_pytorch}
+    return int(output), {r["path"][1]: r["bytes"] for r in of_pytorch}
 
 
 def test_free_memory_of_a_private_pool_is_no_cache(tmp_path):
@@ -77,3 +113,23 @@ def test_where_the_program_records_history_nothing_is_asked(tmp_path):
     looks, found = rows(tmp_path, history=True)
     assert looks == 0
     assert found["fragmentation"] == 18 * MIB and found["cached"] == 8 * MIB, found
+
+
+def test_each_captured_graph_is_a_row(tmp_path):
+    """By the variable that says its batch, with what it left: its block, and the driver's part of an executable graph.
+    What is allocated between captures is not of them."""
+    run(tmp_path, GRAPHS)
+    text = subprocess.run([VRAMSCOPE, "report", tmp_path / "x.vram", "--phases"], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(
+        [VRAMSCOPE, "report", tmp_path / "x.vram", "--phases", "--json"], capture_output=True, text=True, timeout=60, check=True
+    )
+    answer = json.loads(done.stdout)
+    assert answer["phases"] == []
+    graphs = {entry["name"]: entry for entry in answer["graphs"]}
+    assert list(graphs) == [
+        "batch_size=4 in capture_one", "batch_size=2 in capture_one", "<string>:21 in capture",
+    ], text
+    blocks = {name: sum(each["bytes"] for each in entry["left"] if each["category"] != "driver") for name, entry in graphs.items()}
+    assert list(blocks.values()) == [8 * MIB, 2 * MIB, 18 * MIB], text
+    assert [entry["count"] for entry in graphs.values()] == [2, 1, 3]
+    assert "\n  CUDA graph " in text, text

@@ -96,6 +96,17 @@ def test_phases_add_up(served: Path) -> None:
     assert budget["peak_bytes"] == max(entry["peak_bytes"] for entry in phases)
 
 
+def test_each_graph_is_a_row_by_its_batch(served: Path) -> None:
+    answer = ask(served, "--phases")
+    # Names of Python 3.10 and older have no class.
+    found = [(entry["name"].replace("GPUModelRunner.", ""), entry["count"]) for entry in answer["graphs"]]
+    assert found == [("batch=1 in capture_model", 2), ("batch=2 in capture_model", 1), ("batch=4 in capture_model", 1)]
+    # One of the first is thrown away by profiling, which keeps its memory.
+    assert [entry["left"][0] for entry in answer["graphs"]] == [
+        {"category": "retained", "bytes": batch * 4 * MIB} for batch in (2, 2, 4)
+    ]  # fmt: skip
+
+
 def test_the_text_has_the_table(served: Path) -> None:
     text = subprocess.run([VRAMSCOPE, "report", served, "--phases"], capture_output=True, text=True, check=True).stdout
     for word in ("gpu_memory_utilization 0.25 allows", "capture took", "kv cache +512 MiB", "at the end"):

@@ -4,9 +4,7 @@
 #include <Kokkos_Core.hpp>
 #include <cstddef>
 #include <cstdio>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "vramscope/annotate.h"

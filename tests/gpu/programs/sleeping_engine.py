@@ -87,6 +87,9 @@ def state(name):
         "memory_allocated": torch.cuda.memory_allocated(),
         "memory_reserved": torch.cuda.memory_reserved(),
     }
+    if args.saver != "own":  # torch_memory_saver tells the probe its tags
+        for key, is_asleep in (("kv cache", False), ("unbacked_kv cache", True)):
+            facts[key] = allocated["kv_cache"] if ("kv_cache" in asleep) == is_asleep else 0
     print("MARK " + json.dumps(facts), flush=True)
     time.sleep(args.seconds / STATES / 2)
 

@@ -12,6 +12,13 @@
 extern "C" __attribute__((weak)) void ReportBlock(void*, int64_t, size_t, size_t, uint16_t) __asm__(
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 
+// saving_library.c
+extern "C" {
+void tms_set_interesting_region(bool in_region);
+void tms_set_current_tag(const char* tag);
+int saver_map(void* map, CUdeviceptr address, size_t size, CUmemGenericAllocationHandle handle);
+}
+
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -46,16 +53,20 @@ int main(int argc, char**) {
     properties.type = 1;
     properties.location = {kLocationDevice, 0};
     CHECK(cuMemCreate(&segment.handle, segment.size, &properties, 0));
-    CHECK(cuMemMap(segment.address, segment.size, 0, segment.handle, 0));
+    CHECK(saver_map(reinterpret_cast<void*>(cuMemMap), segment.address, segment.size,
+                    segment.handle));
   };
   const auto pause = [&](Segment& segment) {
     CHECK(cuMemUnmap(segment.address, segment.size));
     CHECK(cuMemRelease(segment.handle));
   };
-  const auto allocate = [&](size_t size) {
+  const auto allocate = [&](size_t size, const char* tag) {
     Segment segment{size};
     CHECK(cuMemAddressReserve(&segment.address, size, 0, 0, 0));
+    tms_set_interesting_region(true);
+    tms_set_current_tag(tag);
     resume(segment);
+    tms_set_interesting_region(false);
     return segment;
   };
 
@@ -63,17 +74,14 @@ int main(int argc, char**) {
   CHECK(cuInit(0));
   CHECK(cuDevicePrimaryCtxRetain(&context, 0));
   CHECK(cuCtxSetCurrent(context));
-  Segment weights = allocate(64 * kMiB);
-  Segment cache = allocate(256 * kMiB);
+  Segment weights = allocate(64 * kMiB, "weights");
+  Segment cache = allocate(256 * kMiB, "kv_cache");
   {
     VRAMSCOPE_SCOPE("model/parameter");
     for (size_t i = 0; i < 6; ++i)
       Report(weights.address + i * 10 * kMiB, 10 * kMiB);
   }
-  {
-    VRAMSCOPE_SCOPE("engine/buffer");
-    Report(cache.address, 256 * kMiB);
-  }
+  Report(cache.address, 256 * kMiB);
   Step("awake");
   pause(weights);
   pause(cache);

@@ -45,6 +45,7 @@ bool FromDebugOffsets(const void* runtime,
   layout->code_linetable = word(code + 4);
   layout->code_firstlineno = word(code + 5);
   layout->code_argcount = word(code + 6);
+  layout->code_variables = word(code + 7);
   layout->code_instructions = word(code + 9);
   return true;
 }

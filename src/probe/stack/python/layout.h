@@ -25,6 +25,7 @@ struct PythonLayout {
   uint8_t index_scale;          // bytes per unit of f_lasti
   uint32_t code_filename, code_name, code_qualname, code_firstlineno, code_argcount,
       code_linetable;          // PyCodeObject
+  uint32_t code_variables;     // PyCodeObject: names of the local variables, a tuple
   uint32_t code_instructions;  // PyCodeObject: where the instruction pointer counts from
   format::LineTableKind line_table;
   uint32_t unicode_state_shift;  // PyASCIIObject.state: bits of `interned`, before `kind`
@@ -59,6 +60,7 @@ constexpr PythonLayout PythonFrameObjects(uint32_t lasti,
           .code_firstlineno = 40,
           .code_argcount = 16,
           .code_linetable = 120,
+          .code_variables = 72,
           .code_instructions = 0,
           .line_table = table,
           .unicode_state_shift = 2,
@@ -88,6 +90,7 @@ inline constexpr PythonLayout kPython311 = {.tstate_frame = 56,
                                             .code_firstlineno = 72,
                                             .code_argcount = 56,
                                             .code_linetable = 136,
+                                            .code_variables = 96,
                                             .code_instructions = 184,
                                             .line_table = format::LineTableKind::kLocations,
                                             .unicode_state_shift = 2,
@@ -110,6 +113,7 @@ inline constexpr PythonLayout kPython312 = {.tstate_frame = 56,
                                             .code_firstlineno = 68,
                                             .code_argcount = 52,
                                             .code_linetable = 136,
+                                            .code_variables = 96,
                                             .code_instructions = 192,
                                             .line_table = format::LineTableKind::kLocations,
                                             .unicode_state_shift = 2,

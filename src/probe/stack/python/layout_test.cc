@@ -40,6 +40,7 @@ TEST(PythonLayout, TakesNewerOffsetsFromTheInterpreterItself) {
   EXPECT_EQ(layout.code_argcount, 52u);
   EXPECT_EQ(layout.code_linetable, 136u);
   EXPECT_EQ(layout.code_instructions, 200u);
+  EXPECT_EQ(layout.code_variables, 96u);
 }
 
 // As 3.14.10 has them: sixteen words of the interpreter, eight of the frame.

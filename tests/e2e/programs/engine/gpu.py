@@ -3,7 +3,9 @@
 that are reported to the probe as PyTorch reports them."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 
 MIB = 1 << 20
 report = ctypes.PyDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
@@ -58,8 +60,11 @@ def pinned(size: int) -> ctypes.c_void_p:
     return address
 
 
-def capture() -> None:
-    stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+@contextlib.contextmanager
+def capture() -> Iterator[None]:
+    stream, graph, executable = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     call("cuStreamCreate", ctypes.byref(stream), 1)
-    call("cuStreamBeginCapture_v2", stream, 0)
+    call("cuStreamBeginCapture_v2", stream, 2)
+    yield
     call("cuStreamEndCapture", stream, ctypes.byref(graph))
+    call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))

@@ -10,6 +10,7 @@
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
 #include "probe/session/stream.h"
+#include "probe/stack/stacks.h"
 
 // Graphs: the executable takes memory when it is made or uploaded, its allocation nodes take theirs
 // out of the device's graph memory when it is launched.
@@ -122,6 +123,21 @@ CUresult TrimGraphMemory(CUdevice device) {
   return result;
 }
 
+void RecordCapture(bool begins) {
+  constexpr size_t kLongestSize = 128;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  format::Capture record{.time = Now(), .begins = begins ? 1u : 0u};
+  if (begins) {
+    char size[kLongestSize];
+    const size_t length = DescribeBatch(size, sizeof size);
+    record.stack = CapturePythonStack(*scope);
+    record.size = length == 0 ? 0 : scope->InternString(size, length);
+  }
+  scope->Append(record);
+}
+
 void TellObserver(bool captured) {
   if (const auto observe = g_observer.load(std::memory_order_relaxed))
     observe(captured);
@@ -155,6 +171,8 @@ CUresult BeginCapture(CUstream stream, Args... args) {
   const CUresult result = call(stream, args...);
   if (result != kSuccess && !IsCapturing(stream, kPerThread))
     NoteCaptureEnd(stream, kPerThread);
+  else if (result == kSuccess && call.watching())
+    RecordCapture(true);
   return result;
 }
 
@@ -167,6 +185,8 @@ CUresult EndCapture(CUstream stream, CUgraph* graph) {
   if (result == kSuccess || !IsCapturing(stream, kPerThread))
     NoteCaptureEnd(stream, kPerThread);
   TellObserver(true);
+  if (call.watching())
+    RecordCapture(false);
   if (call.watching() && !IsAnyStreamCapturing()) {
     const Place place = CurrentPlace();
     ReadPoolsAfterSynchronisation();

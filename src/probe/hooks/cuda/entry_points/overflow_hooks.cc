@@ -7,6 +7,7 @@
 #include "probe/hooks/cuda/state/overflow.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
+#include "probe/hooks/cuda/state/requester.h"
 
 namespace vramscope::probe::cuda {
 namespace {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
 #include "format/records.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
+#include "probe/hooks/cuda/state/requester.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -149,6 +152,7 @@ CUresult MapMemory(CUdeviceptr address,
   const CUresult result = call(address, size, offset, handle, flags);
   if (!call.watching() || result != kSuccess)
     return result;
+  const char* const region = FindRegionTag();
   RecordScope scope(Want::kAlways);
   if (scope) {
     scope->Append(format::Map{.begin = call.times().begin,
@@ -159,6 +163,14 @@ CUresult MapMemory(CUdeviceptr address,
                               .handle = handle,
                               .stack = CapturePythonStack(*scope),
                               .native = CaptureNativeStack(*scope)});
+    if (region != nullptr && *region != '\0') {
+      scope->Append(format::Name{.time = call.times().end,
+                                 .address = address,
+                                 .size = size,
+                                 .device = format::kNoDevice,
+                                 .kind = static_cast<uint64_t>(format::NameKind::kRegion),
+                                 .name = scope->InternString(region, std::strlen(region))});
+    }
   }
   return result;
 }

@@ -62,23 +62,4 @@ void ForgetOverflow();
 enum class OverflowNote : uint8_t { kUnavailable, kSizeReached, kHostReached, kTooMany };
 void NoteOverflow(OverflowNote note, const char* call, CUresult result);
 
-// ---- what it is decided by
-
-// The library whose call of the driver the thread is in: the first binary on its native stack that
-// is not the probe, the driver or the CUDA runtime.
-enum class Requester : uint8_t {
-  kProgram,  // the program, or a library that is not listed
-  kPyTorch,  // its caching allocator, which asks again after it has given back what it had cached
-  kLibrary,  // NVIDIA's mathematics
-  // Passes its memory on to other processes or to network cards (NCCL, NVSHMEM, UCX, MPI), or may;
-  // so does a program that has such a library.
-  kCommunicator,
-};
-
-// Takes the loader's lock for a moment where the C library is older than 2.35.
-Requester FindRequester();
-
-// By the file name of a binary; kProgram where it is not listed.
-Requester ClassifyBinary(const char* path);
-
 }  // namespace vramscope::probe::cuda

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/cuda/state/requester.h"
+
 #include <dlfcn.h>
 
 #include <cstddef>
 #include <cstring>
 
-#include "probe/hooks/cuda/state/overflow.h"
 #include "probe/platform/dynamic.h"
 #include "probe/stack/native/unwind.h"
 
@@ -68,6 +69,22 @@ bool FindBinary(uintptr_t pc, Binary* binary) {
   return true;
 }
 
+bool FindCaller(Binary* caller) {
+  uintptr_t pcs[kMaxNativeDepth];
+  const WalkStart start = WalkFromHere();
+  const NativeWalk walk = WalkNativeStack(start, pcs, kMaxNativeDepth);
+  Binary own{};
+  FindBinary(reinterpret_cast<uintptr_t>(&FindCaller), &own);
+  for (size_t i = 0; i < walk.depth; ++i) {
+    if (!FindBinary(pcs[i] - 1, caller) || caller->base == own.base)
+      continue;
+    const char* const name = FileName(caller->path);
+    if (!BeginsWith(name, "libcuda.so") && !BeginsWith(name, "libcudart"))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Requester ClassifyBinary(const char* path) {
@@ -80,22 +97,9 @@ Requester ClassifyBinary(const char* path) {
 }
 
 Requester FindRequester() {
-  uintptr_t pcs[kMaxNativeDepth];
-  const WalkStart start = WalkFromHere();
-  const NativeWalk walk = WalkNativeStack(start, pcs, kMaxNativeDepth);
-  Binary own{};
-  FindBinary(reinterpret_cast<uintptr_t>(&ClassifyBinary), &own);
-  Requester requester = Requester::kProgram;
-  for (size_t i = 0; i < walk.depth; ++i) {
-    Binary binary{};
-    if (!FindBinary(pcs[i] - 1, &binary) || binary.base == own.base)
-      continue;
-    const char* const name = FileName(binary.path);
-    if (BeginsWith(name, "libcuda.so") || BeginsWith(name, "libcudart"))
-      continue;
-    requester = ClassifyBinary(name);
-    break;
-  }
+  Binary caller{};
+  const Requester requester =
+      FindCaller(&caller) ? ClassifyBinary(caller.path) : Requester::kProgram;
   if (requester != Requester::kProgram)
     return requester;
   for (const char* const prefix : kPassingOn) {
@@ -103,6 +107,20 @@ Requester FindRequester() {
       return Requester::kCommunicator;
   }
   return requester;
+}
+
+// Its functions read variables of the thread. `resume` maps memory outside of any region.
+const char* FindRegionTag() {
+  Binary caller{};
+  if (!FindCaller(&caller) || !BeginsWith(FileName(caller.path), "torch_memory_saver"))
+    return nullptr;
+  void* const saver = ReferToLoaded(caller.path);
+  if (saver == nullptr)
+    return nullptr;
+  const auto is_in_region =
+      reinterpret_cast<bool (*)()>(RealDlsym(saver, "tms_get_interesting_region"));
+  const auto get_tag = reinterpret_cast<const char* (*)()>(RealDlsym(saver, "tms_get_current_tag"));
+  return is_in_region != nullptr && get_tag != nullptr && is_in_region() ? get_tag() : nullptr;
 }
 
 }  // namespace vramscope::probe::cuda

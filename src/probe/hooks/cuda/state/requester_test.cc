@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
+#include "probe/hooks/cuda/state/requester.h"
 
-#include "probe/hooks/cuda/state/overflow.h"
+#include <gtest/gtest.h>
 
 namespace vramscope::probe::cuda {
 namespace {
@@ -18,6 +18,7 @@ TEST(Requester, IsToldByTheNameOfTheFile) {
 
 TEST(Requester, IsTheProgramWhereItAsksItself) {
   EXPECT_EQ(FindRequester(), Requester::kProgram);
+  EXPECT_EQ(FindRegionTag(), nullptr);
 }
 
 }  // namespace

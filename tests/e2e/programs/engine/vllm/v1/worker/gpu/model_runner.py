@@ -31,8 +31,8 @@ class GPUModelRunner:
     def capture_model(self, batches):
         self.graphs = []
         for batch in batches:
-            gpu.capture()
-            self.graphs.append(gpu.Block(batch * 4 * MIB))
+            with gpu.capture():
+                self.graphs.append(gpu.Block(batch * 4 * MIB))
 
     def execute_model(self):
         gpu.Block(16 * MIB).free()
