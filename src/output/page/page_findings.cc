@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "output/answers.h"
 #include "output/page/page_tables.h"
 #include "output/results/json_parts.h"
+#include "query/advice/advice.h"
 #include "query/oom/out_of_memory.h"
 #include "query/results.h"
 
@@ -126,6 +129,7 @@ void WriteExplained(const tables::Recording& recording,
     json.Field("t", what.refusal.time_ns - recording.tables().session.begin_ns);
     json.Field("head", RefusalHead(what, recording));
     json.Field("cause", what.cause);
+    json.Field("try", TryText(what));
     WriteList(json, "advice", what.advice, [](const query::Advice& advice, JsonWriter& out) {
       out.Field("bytes", advice.saves_bytes);
       out.Field("text", advice.text);
@@ -136,14 +140,55 @@ void WriteExplained(const tables::Recording& recording,
   json.EndArray();
 }
 
+// What `report --phases --json` prints, its last lines, and where a click on each phase leads.
+void WritePhases(const tables::Recording& recording,
+                 const std::optional<query::EnginePhases>& phases,
+                 int64_t end_ns,
+                 JsonWriter& json) {
+  json.Key("phases");
+  if (!phases) {
+    json.Null();
+    return;
+  }
+  const int64_t start_ns = recording.tables().session.begin_ns;
+  json.BeginObject();
+  json.Key("answer");
+  WritePhasesJson(*phases, recording, json);
+  TextList(json, "notes", PhaseNotes(*phases, recording));
+  json.Key("windows");
+  json.BeginArray();
+  for (const query::EnginePhase& phase : phases->phases) {
+    const auto since = [&](int64_t time_ns) {
+      return std::clamp(time_ns, start_ns, end_ns) - start_ns;
+    };
+    WriteTuple(json, since(phase.begin_ns), since(phase.end_ns), since(phase.peak_ns));
+  }
+  json.EndArray();
+  json.EndObject();
+}
+
+// What `report --advice --json` prints, if it advises anything.
+void WriteSavings(const tables::Recording& recording, JsonWriter& json) {
+  json.Key("savings");
+  if (const auto savings = query::FindSavings(recording, std::nullopt);
+      savings.ok() && !savings->savings.empty())
+    WriteSavingsJson(*savings, recording, json);
+  else
+    json.Null();
+}
+
 }  // namespace
 
 void WriteFindings(const tables::Recording& recording,
                    const query::Iterations& iterations,
+                   const std::optional<query::EnginePhases>& phases,
+                   int64_t end_ns,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    JsonWriter& json) {
   WriteIterationTable(recording, iterations, device_of, json);
+  WritePhases(recording, phases, end_ns, json);
+  WriteSavings(recording, json);
   WriteLeaks(recording, device_of, stacks, json);
   WriteOutOfMemory(recording, device_of, stacks, json);
   WriteExplained(recording, device_of, json);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -166,9 +167,11 @@ class LeftOut {
 
 // Writes the page's own tables: answers of query/ that are not about an instant. `device_of`: the
 // page's number of a device, -1 for none. `iterations`: those of MakeIterations(), none where it
-// has an error.
+// has an error; `phases` likewise. `end_ns`: where the page's time ends.
 void WriteFindings(const tables::Recording& recording,
                    const query::Iterations& iterations,
+                   const std::optional<query::EnginePhases>& phases,
+                   int64_t end_ns,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    util::JsonWriter& json);
