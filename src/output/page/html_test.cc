@@ -200,7 +200,11 @@ TEST_F(PageTest, MarksAndCheckpoints) {
 
 // A click on a phase leads to the occurrence that has its peak.
 TEST_F(PageTest, PhasesAndAdviceStandOnlyWhereThereAreAny) {
-  EXPECT_THAT(Data(), AllOf(HasSubstr(R"("phases":null)"), HasSubstr(R"("savings":null)")));
+  EXPECT_THAT(Data(), AllOf(HasSubstr(R"("phases":null)"),
+                            HasSubstr(R"("savings_left_out":false,"savings":null)")));
+  PageLimits limits;
+  limits.advised = 0;
+  EXPECT_THAT(Data(limits), HasSubstr(R"("savings_left_out":true,"savings":null)"));
   tables::Tables& tables = recording_.edit();
   const tables::StringId load = recording_.Intern("load");
   const tables::ProcessId process{1};

@@ -501,7 +501,8 @@ util::Status PageData::Write() {
   WriteIterations();
   WriteMarks();
   WriteFindings(
-      recording_, iterations_, phases_, EndNs(),
+      {recording_, iterations_, phases_, EndNs(),
+       tables_.session.allocation_count <= limits_.advised},
       [&](tables::DeviceId device) { return DeviceOf(device); }, stacks_, json_);
   // Last: everything above adds to them.
   sites_.Write(json_);

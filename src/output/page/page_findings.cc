@@ -141,25 +141,22 @@ void WriteExplained(const tables::Recording& recording,
 }
 
 // What `report --phases --json` prints, its last lines, and where a click on each phase leads.
-void WritePhases(const tables::Recording& recording,
-                 const std::optional<query::EnginePhases>& phases,
-                 int64_t end_ns,
-                 JsonWriter& json) {
+void WritePhases(const FindingsOf& of, JsonWriter& json) {
   json.Key("phases");
-  if (!phases) {
+  if (!of.phases) {
     json.Null();
     return;
   }
-  const int64_t start_ns = recording.tables().session.begin_ns;
+  const int64_t start_ns = of.recording.tables().session.begin_ns;
   json.BeginObject();
   json.Key("answer");
-  WritePhasesJson(*phases, recording, json);
-  TextList(json, "notes", PhaseNotes(*phases, recording));
+  WritePhasesJson(*of.phases, of.recording, json);
+  TextList(json, "notes", PhaseNotes(*of.phases, of.recording));
   json.Key("windows");
   json.BeginArray();
-  for (const query::EnginePhase& phase : phases->phases) {
+  for (const query::EnginePhase& phase : of.phases->phases) {
     const auto since = [&](int64_t time_ns) {
-      return std::clamp(time_ns, start_ns, end_ns) - start_ns;
+      return std::clamp(time_ns, start_ns, of.end_ns) - start_ns;
     };
     WriteTuple(json, since(phase.begin_ns), since(phase.end_ns), since(phase.peak_ns));
   }
@@ -168,30 +165,30 @@ void WritePhases(const tables::Recording& recording,
 }
 
 // What `report --advice --json` prints, if it advises anything.
-void WriteSavings(const tables::Recording& recording, JsonWriter& json) {
+void WriteSavings(const FindingsOf& of, JsonWriter& json) {
+  util::Result<query::Savings> savings = query::Savings{};
+  if (of.advise)
+    savings = query::FindSavings(of.recording, std::nullopt);
+  json.Field("savings_left_out", !of.advise);
   json.Key("savings");
-  if (const auto savings = query::FindSavings(recording, std::nullopt);
-      savings.ok() && !savings->savings.empty())
-    WriteSavingsJson(*savings, recording, json);
+  if (savings.ok() && !savings->savings.empty())
+    WriteSavingsJson(*savings, of.recording, json);
   else
     json.Null();
 }
 
 }  // namespace
 
-void WriteFindings(const tables::Recording& recording,
-                   const query::Iterations& iterations,
-                   const std::optional<query::EnginePhases>& phases,
-                   int64_t end_ns,
+void WriteFindings(const FindingsOf& of,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    JsonWriter& json) {
-  WriteIterationTable(recording, iterations, device_of, json);
-  WritePhases(recording, phases, end_ns, json);
-  WriteSavings(recording, json);
-  WriteLeaks(recording, device_of, stacks, json);
-  WriteOutOfMemory(recording, device_of, stacks, json);
-  WriteExplained(recording, device_of, json);
+  WriteIterationTable(of.recording, of.iterations, device_of, json);
+  WritePhases(of, json);
+  WriteSavings(of, json);
+  WriteLeaks(of.recording, device_of, stacks, json);
+  WriteOutOfMemory(of.recording, device_of, stacks, json);
+  WriteExplained(of.recording, device_of, json);
 }
 
 }  // namespace vramscope::output

@@ -449,6 +449,7 @@
  * @property {{answer: EnginePhases, notes: string[], windows: [number, number, number][]}|null} phases `windows`: begin,
   *     end and peak of each phase, where it is highest. null: no phases.
  * @property {Savings|null} savings null: no advice.
+ * @property {boolean} savings_left_out The recording is too large for advice.
  * @property {{verdict: string, unused: string, expected: string, growing: Leak[], never_freed: Leak[]}} leaks
  * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Failed requests.
  * @property {Explained[]} explained The explanation of the last failure of each device.
