@@ -97,6 +97,10 @@ def test_a_click_on_a_phase_shows_its_stretch_of_time(engine: Path, browser: Bro
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_the_phases_fit(engine: Path, browser: Browser, tmp_path: Path, width: int) -> None:
     page = page_of(engine, tmp_path)
+    # A mark can have any name.
+    text = page.read_text(encoding="utf-8")
+    assert '"name":"capture"' in text
+    page.write_text(text.replace('"name":"capture"', f'"name":"{"capture" * 20}"'), encoding="utf-8")
     browser.resize(width, 800, mobile=width < 600)
     browser.open(page)
     wide = browser.run("""[document.documentElement, ...document.querySelectorAll(".phases .data-scroll")].map((each) => Math.max(0, each.scrollWidth - each.clientWidth))""")

@@ -81,7 +81,7 @@ export class PhaseTable {
       h("tbody", {}, ...rows.map((phase) => {
         const { name, duration_ns: duration, peak_bytes: peak, left_bytes: bytes } = phases[phase];
         const row = h("tr", { class: "acts", click: () => this.go(phase) },
-          h("th", { scope: "row", class: "text" }, h("button", { type: "button", tabindex: -1 }, name)),
+          h("th", { scope: "row", class: "text", title: name }, h("button", { type: "button", tabindex: -1 }, name)),
           h("td", { class: "minor" }, duration > 0 ? formatTime(duration) : ""),
           h("td", { title: formatExact(peak) }, formatBytes(peak)), signed(bytes), h("td", { class: "text wraps" }, leftText(phases[phase])));
         this.rows.set(phase, row);
