@@ -281,7 +281,7 @@ def main():
     pages = [
         (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in answers}, *docs),
         (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),
-        (ROOT / "viewer/src/model/types.js", {"Report": types("Report")}, *code),
+        (ROOT / "viewer/src/model/types.js", {result: types(result) for result in ("Report", "EnginePhases", "Savings")}, *code),
         (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations", "EnginePhases")}, *python),
         (
             ROOT / "python/vramscope/fleet/schema.py",

@@ -87,14 +87,24 @@ std::string FormatIterations(const query::Iterations& iterations,
 
 inline constexpr char kPhasesSchema[] = "vramscope.phases/1";
 std::string PhasesJson(const query::EnginePhases& phases, const tables::Recording& recording);
+void WritePhasesJson(const query::EnginePhases& phases,
+                     const tables::Recording& recording,
+                     util::JsonWriter& json);
 std::string FormatPhases(const query::EnginePhases& phases,
                          const tables::Recording& recording,
                          const Style& style);
+
+// The last lines of it: each budget beside what was used, and what came after the cache was sized.
+std::vector<std::string> PhaseNotes(const query::EnginePhases& phases,
+                                    const tables::Recording& recording);
 
 // What would lower the peak.
 
 inline constexpr char kSavingsSchema[] = "vramscope.savings/1";
 std::string SavingsJson(const query::Savings& savings, const tables::Recording& recording);
+void WriteSavingsJson(const query::Savings& savings,
+                      const tables::Recording& recording,
+                      util::JsonWriter& json);
 std::string FormatSavings(const query::Savings& savings,
                           const tables::Recording& recording,
                           const Style& style);
@@ -219,6 +229,10 @@ std::vector<std::string> OutOfMemoryLines(const query::OutOfMemory& what,
 
 // The first of them: "Out of memory on gpu0: 4.00 GiB requested at train.py:7, at most ... free".
 std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording& recording);
+
+// The last of them without its mark: "Halve ...: saves at most 1.20 GiB"; "" if nothing saves
+// enough.
+std::string TryText(const query::OutOfMemory& what);
 
 // A line for each refusal, with the number that `report --oom=N` takes.
 std::string FormatRefusals(const std::vector<query::Refusal>& refusals,

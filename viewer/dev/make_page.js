@@ -92,7 +92,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
     },
     iteration_table: { source: "", device: [], process: [], number: [], begin: [], end: [], peak: [], peak_at: [], end_allocated: [], allocated: [], reserved: [], categories: {} },
     leaks: { verdict: "", unused: "", expected: "", growing: [], never_freed: [] },
-    out_of_memory: [], explained: [],
+    out_of_memory: [], explained: [], phases: null, savings: null, savings_left_out: false,
     segments: {
       address: Array.from({ length: segments + 1 }, () => "0"), size: Array.from({ length: segments + 1 }, () => 0),
       free_site: [0, ...Array.from({ length: segments }, () => sites.of({ path: CACHED }))],

@@ -457,6 +457,7 @@ def make(wanted, seed=7):
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
         "start_ns": str(start_ns), "finished": True, "counted": "", "instant": False, "folded_layers": 0, "report": report, **ledger,
         "leaks": {"verdict": "", "unused": "", "expected": "", "growing": [], "never_freed": []}, "out_of_memory": [], "explained": [],
+        "phases": None, "savings": None, "savings_left_out": False,
         "iteration_table": {"source": "", "categories": {}, **{key: [] for key in (
             "device", "process", "number", "begin", "end", "peak", "peak_at", "end_allocated", "allocated", "reserved")}},
         "samples": sample_of(peak["at"]["time_ns"] - start_ns, peak["ledger_bytes"], peak["nvml_bytes"]),

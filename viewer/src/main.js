@@ -3,7 +3,7 @@
 import { Controls } from "./views/controls.js";
 import { forgetColours, h, perFrame, setAttribute } from "./dom/dom.js";
 import { Explore } from "./views/explore.js";
-import { makeRefusals } from "./views/findings.js";
+import { makeAdvice, makeRefusals } from "./views/findings.js";
 import { Filter } from "./model/filter.js";
 import { makeFooter, makeHeader } from "./views/header.js";
 import { listenForHelp } from "./dom/help.js";
@@ -12,6 +12,7 @@ import { Icicle } from "./views/icicle.js";
 import { Model } from "./model/model.js";
 import { drawPage } from "./model/page_data.js";
 import { Palette } from "./model/palette.js";
+import { PhaseTable } from "./views/phases.js";
 import { Store, formatHash, parseHash } from "./model/state.js";
 import { Summary } from "./views/summary.js";
 import { haystacksOf } from "./model/search.js";
@@ -104,7 +105,8 @@ function start(data, page) {
   const summary = new Summary(model, store);
   const ledger = new LedgerTable(store, treePaths);
   const explore = new Explore(model, palette, store);
-  const cards = [summary, new ModuleTable(model, store, treePaths), ledger, icicle, new TopTable(model), explore];
+  const phases = model.page.phases ? [new PhaseTable(model, store, model.page.phases)] : [];
+  const cards = [summary, ...phases, new ModuleTable(model, store, treePaths), ledger, icicle, new TopTable(model), explore];
   const showTotals = () => {
     controls.render(view);
     summary.renderTotals(view);
@@ -129,7 +131,7 @@ function start(data, page) {
     parts.begin([timeline.refilter(), explore.preparing(now), ...drawn, remember]);
   };
   const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
-  page.append(skip, makeHeader(model, store), ...makeRefusals(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
+  page.append(skip, makeHeader(model, store), ...makeRefusals(model, store), ...makeAdvice(model), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
   store.subscribe((state, changed) => {
     const filtered = FILTERS.some((key) => changed.has(key));
     if (filtered) scene.filter = new Filter(model, state);
@@ -160,6 +162,7 @@ function start(data, page) {
   // Print with the light theme and with complete tables.
   window.addEventListener("beforeprint", () => {
     parts.finish();
+    for (const each of document.querySelectorAll("details")) each.open = true;
     applyTheme(palette, false);
     repaint();
   });

@@ -198,6 +198,32 @@ TEST_F(PageTest, MarksAndCheckpoints) {
   EXPECT_THAT(data, HasSubstr(R"("iterations":[[1,0,10,30]])"));
 }
 
+// A click on a phase leads to the occurrence that has its peak.
+TEST_F(PageTest, PhasesAndAdviceStandOnlyWhereThereAreAny) {
+  EXPECT_THAT(Data(), AllOf(HasSubstr(R"("phases":null)"),
+                            HasSubstr(R"("savings_left_out":false,"savings":null)")));
+  PageLimits limits;
+  limits.advised = 0;
+  EXPECT_THAT(Data(limits), HasSubstr(R"("savings_left_out":true,"savings":null)"));
+  tables::Tables& tables = recording_.edit();
+  const tables::StringId load = recording_.Intern("load");
+  const tables::ProcessId process{1};
+  tables.phases.push_back({process, load, kStart + 5, kStart + 50});
+  tables.phases.push_back({process, recording_.Intern("serve"), kStart + 50, kStart + 200});
+  tables.phases.push_back({process, load, kStart + 200, kStart + 300});
+  tables.sites.push_back(Site(format::Part::kAllocated, format::Category::kParameter));
+  tables::AllocationRow row;
+  row.begin_ns = row.alloc_ns = kStart + 210;
+  row.end_ns = kStart + 400;
+  row.bytes = 1 << 20;
+  row.site = tables::SiteId{3};
+  ASSERT_TRUE(recording_.Add(row).ok());
+  const std::string data = Data();
+  EXPECT_THAT(data, HasSubstr(R"("phases":{"answer":{"schema":"vramscope.phases/1")"));
+  EXPECT_THAT(data,
+              HasSubstr(R"("notes":[],"windows":[[300,1000,300],[200,300,210],[50,200,50]]})"));
+}
+
 TEST_F(PageTest, SamplesCountFromTheStartAndAreThinnedToTheirHighest) {
   for (const auto& [time_ns, used_bytes] : {std::pair(1, 30), {2, 50}, {3, 40}}) {
     tables::SampleRow sample;

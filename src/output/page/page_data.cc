@@ -97,6 +97,7 @@ class PageData {
   PageSites sites_;
   query::Report report_;
   query::Iterations iterations_;
+  std::optional<query::EnginePhases> phases_;
   std::vector<query::Timeline> timelines_;
   std::vector<query::Timeline> stretches_;  // where allocations are left out: finer than a picture
   std::vector<Listed> listed_;
@@ -126,8 +127,8 @@ int64_t PageData::EndNs() const {
   return end_ns;
 }
 
-// Where a click on the page leads: the peaks of devices, also of what is allocated, and of
-// iterations, marks, refusals, and the ends of the recording.
+// Where a click on the page leads: the peaks of devices, also of what is allocated, of iterations
+// and of phases, marks, refusals, and the ends of the recording.
 std::set<int64_t> PageData::Places() const {
   std::set<int64_t> instants_ns = {start_ns_, EndNs()};
   for (const query::DeviceReport& device : report_.devices)
@@ -141,6 +142,10 @@ std::set<int64_t> PageData::Places() const {
       instants_ns.insert(time_of(rows[i]));
   };
   add(iterations_.iterations, [](const query::Iteration& row) { return row.peak_ns; });
+  if (phases_) {
+    for (const auto* const entries : {&phases_->phases, &phases_->graphs})
+      add(*entries, [](const query::EnginePhase& row) { return row.peak_ns; });
+  }
   add(tables_.out_of_memory, [](const tables::OutOfMemoryRow& row) { return row.time_ns; });
   add(tables_.marks, [](const tables::MarkRow& row) { return row.time_ns; });
   return instants_ns;
@@ -473,6 +478,8 @@ util::Status PageData::Write() {
   report_ = std::move(*report);
   if (auto iterations = query::MakeIterations(recording_); iterations.ok())
     iterations_ = std::move(*iterations);
+  if (auto phases = query::MakePhases(recording_); phases.ok())
+    phases_ = std::move(*phases);
   VRAMSCOPE_ASSIGN_OR_RETURN(timelines_, query::MakeTimelines(recording_, limits_.buckets));
   if (tables_.session.allocation_count > MostListed()) {
     const size_t devices = std::max<size_t>(timelines_.size(), 1);
@@ -496,8 +503,9 @@ util::Status PageData::Write() {
   WriteIterations();
   WriteMarks();
   WriteFindings(
-      recording_, iterations_, [&](tables::DeviceId device) { return DeviceOf(device); }, stacks_,
-      json_);
+      {recording_, iterations_, phases_, EndNs(),
+       tables_.session.allocation_count <= limits_.advised},
+      [&](tables::DeviceId device) { return DeviceOf(device); }, stacks_, json_);
   // Last: everything above adds to them.
   sites_.Write(json_);
   stacks_.Write(json_);

@@ -35,6 +35,7 @@ struct PageLimits {
   size_t layers =
       100'000;  // if there are more, layers whose names differ in numbers only are merged
   size_t left_out_changes = 1'500'000;  // of those sums: beyond that fewer instants are stated
+  size_t advised = 4'000'000;  // allocations: advice on more takes hundreds of MB, so none is given
   size_t nvml_samples = 6000;  // of a device; if there are more, the highest of each stretch
 };
 

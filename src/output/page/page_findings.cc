@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "output/answers.h"
 #include "output/page/page_tables.h"
 #include "output/results/json_parts.h"
+#include "query/advice/advice.h"
 #include "query/oom/out_of_memory.h"
 #include "query/results.h"
 
@@ -126,6 +129,7 @@ void WriteExplained(const tables::Recording& recording,
     json.Field("t", what.refusal.time_ns - recording.tables().session.begin_ns);
     json.Field("head", RefusalHead(what, recording));
     json.Field("cause", what.cause);
+    json.Field("try", TryText(what));
     WriteList(json, "advice", what.advice, [](const query::Advice& advice, JsonWriter& out) {
       out.Field("bytes", advice.saves_bytes);
       out.Field("text", advice.text);
@@ -136,17 +140,57 @@ void WriteExplained(const tables::Recording& recording,
   json.EndArray();
 }
 
+// What `report --phases --json` prints, its last lines, and where a click on each phase or graph
+// leads.
+void WritePhases(const FindingsOf& of, JsonWriter& json) {
+  json.Key("phases");
+  if (!of.phases) {
+    json.Null();
+    return;
+  }
+  const int64_t start_ns = of.recording.tables().session.begin_ns;
+  json.BeginObject();
+  json.Key("answer");
+  WritePhasesJson(*of.phases, of.recording, json);
+  TextList(json, "notes", PhaseNotes(*of.phases, of.recording));
+  json.Key("windows");
+  json.BeginArray();
+  const auto since = [&](int64_t time_ns) {
+    return std::clamp(time_ns, start_ns, of.end_ns) - start_ns;
+  };
+  for (const auto* const entries : {&of.phases->phases, &of.phases->graphs}) {
+    for (const query::EnginePhase& entry : *entries)
+      WriteTuple(json, since(entry.begin_ns), since(entry.end_ns), since(entry.peak_ns));
+  }
+  json.EndArray();
+  json.EndObject();
+}
+
+// What `report --advice --json` prints, if it advises anything.
+void WriteSavings(const FindingsOf& of, JsonWriter& json) {
+  util::Result<query::Savings> savings = query::Savings{};
+  if (of.advise)
+    savings = query::FindSavings(of.recording, std::nullopt);
+  json.Field("savings_left_out", !of.advise);
+  json.Key("savings");
+  if (savings.ok() && !savings->savings.empty())
+    WriteSavingsJson(*savings, of.recording, json);
+  else
+    json.Null();
+}
+
 }  // namespace
 
-void WriteFindings(const tables::Recording& recording,
-                   const query::Iterations& iterations,
+void WriteFindings(const FindingsOf& of,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    JsonWriter& json) {
-  WriteIterationTable(recording, iterations, device_of, json);
-  WriteLeaks(recording, device_of, stacks, json);
-  WriteOutOfMemory(recording, device_of, stacks, json);
-  WriteExplained(recording, device_of, json);
+  WriteIterationTable(of.recording, of.iterations, device_of, json);
+  WritePhases(of, json);
+  WriteSavings(of, json);
+  WriteLeaks(of.recording, device_of, stacks, json);
+  WriteOutOfMemory(of.recording, device_of, stacks, json);
+  WriteExplained(of.recording, device_of, json);
 }
 
 }  // namespace vramscope::output

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -164,11 +165,18 @@ class LeftOut {
   uint64_t count_ = 0;
 };
 
+// What the page's own tables are made of.
+struct FindingsOf {
+  const tables::Recording& recording;
+  const query::Iterations& iterations;               // none where there is an error
+  const std::optional<query::EnginePhases>& phases;  // likewise
+  int64_t end_ns;                                    // of the page's time
+  bool advise;
+};
+
 // Writes the page's own tables: answers of query/ that are not about an instant. `device_of`: the
-// page's number of a device, -1 for none. `iterations`: those of MakeIterations(), none where it
-// has an error.
-void WriteFindings(const tables::Recording& recording,
-                   const query::Iterations& iterations,
+// page's number of a device, -1 for none.
+void WriteFindings(const FindingsOf& of,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    util::JsonWriter& json);

@@ -6,7 +6,7 @@ find_program(VRAMSCOPE_NODE node)
 set(VIEWER_DIR ${PROJECT_SOURCE_DIR}/viewer)
 set(VIEWER_PAGE ${VIEWER_DIR}/src/page.html)
 if(VRAMSCOPE_ESBUILD)
-  file(GLOB VIEWER_SOURCES CONFIGURE_DEPENDS ${VIEWER_DIR}/src/*.js ${VIEWER_DIR}/src/*.css)
+  file(GLOB_RECURSE VIEWER_SOURCES CONFIGURE_DEPENDS ${VIEWER_DIR}/src/*.js ${VIEWER_DIR}/src/*.css)
   set(VIEWER_DIST ${CMAKE_CURRENT_BINARY_DIR}/viewer)
   add_custom_command(
     OUTPUT ${VIEWER_DIST}/viewer.js ${VIEWER_DIST}/viewer.css ${VIEWER_DIST}/diff.js ${VIEWER_DIST}/diff.css ${VIEWER_DIST}/ranks.js

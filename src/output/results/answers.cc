@@ -53,6 +53,18 @@ std::string PhasesJson(const query::EnginePhases& phases, const tables::Recordin
   return AnswerJson(kPhasesSchema, phases, {&recording});
 }
 
+void WritePhasesJson(const query::EnginePhases& phases,
+                     const tables::Recording& recording,
+                     util::JsonWriter& json) {
+  WriteAnswer(kPhasesSchema, phases, {&recording}, json);
+}
+
+void WriteSavingsJson(const query::Savings& savings,
+                      const tables::Recording& recording,
+                      util::JsonWriter& json) {
+  WriteAnswer(kSavingsSchema, savings, {&recording}, json);
+}
+
 std::string SavingsJson(const query::Savings& savings, const tables::Recording& recording) {
   return AnswerJson(kSavingsSchema, savings, {&recording});
 }

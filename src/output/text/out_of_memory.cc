@@ -151,14 +151,17 @@ std::vector<std::string> OutOfMemoryLines(const query::OutOfMemory& what,
       Printable("  cause: " + what.cause, style.utf8),
       Printable("  held:  " + held, style.utf8),
   };
-  // What saves less would not have helped.
-  if (!what.advice.empty() && what.advice[0].saves_bytes >= what.refusal.requested_bytes) {
-    const query::Advice& best = what.advice[0];
-    lines.push_back(Printable(
-        fmt::format("  try:   {}: saves at most {}", best.text, FormatBytes(best.saves_bytes)),
-        style.utf8));
-  }
+  if (const std::string best = TryText(what); !best.empty())
+    lines.push_back(Printable("  try:   " + best, style.utf8));
   return lines;
+}
+
+std::string TryText(const query::OutOfMemory& what) {
+  // What saves less would not have helped.
+  if (what.advice.empty() || what.advice[0].saves_bytes < what.refusal.requested_bytes)
+    return "";
+  const query::Advice& best = what.advice[0];
+  return fmt::format("{}: saves at most {}", best.text, FormatBytes(best.saves_bytes));
 }
 
 std::string FormatOutOfMemory(const query::OutOfMemory& what,

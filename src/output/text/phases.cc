@@ -74,18 +74,27 @@ std::string FormatPhases(const query::EnginePhases& phases,
                          const tables::Recording& recording,
                          const Style& style) {
   TextLines text(style);
-  const tables::Tables& tables = recording.tables();
   AddTables(phases.phases, "phase", recording, &text);
   AddTables(phases.graphs, "CUDA graph", recording, &text);
-  for (const query::EngineBudget& budget : phases.budgets) {
+  const std::vector<std::string> notes = PhaseNotes(phases, recording);
+  if (!notes.empty())
     text.Add("");
+  for (const std::string& note : notes)
+    text.Add(note);
+  return text.Take();
+}
+
+std::vector<std::string> PhaseNotes(const query::EnginePhases& phases,
+                                    const tables::Recording& recording) {
+  std::vector<std::string> notes;
+  for (const query::EngineBudget& budget : phases.budgets) {
     const bool is_over = budget.peak_bytes > budget.budget_bytes;
     const uint64_t apart =
         is_over ? budget.peak_bytes - budget.budget_bytes : budget.budget_bytes - budget.peak_bytes;
-    text.Add(fmt::format("{} {:g} allows {} of {}; at most {} were used, {} {}", budget.option,
-                         budget.share, FormatBytes(budget.budget_bytes),
-                         DeviceMark(recording, budget.device), FormatBytes(budget.peak_bytes),
-                         FormatBytes(apart), is_over ? "more" : "less"));
+    notes.push_back(fmt::format(
+        "{} {:g} allows {} of {}; at most {} were used, {} {}", budget.option, budget.share,
+        FormatBytes(budget.budget_bytes), DeviceMark(recording, budget.device),
+        FormatBytes(budget.peak_bytes), FormatBytes(apart), is_over ? "more" : "less"));
   }
   // An engine sizes its cache by what is free. What comes later has to fit beside it.
   for (const query::EnginePhase& phase : phases.phases) {
@@ -94,13 +103,13 @@ std::string FormatPhases(const query::EnginePhases& phases,
           return other.process == phase.process && other.name == "kv cache";
         });
     if (has_cache && phase.name == "capture" && phase.left_bytes > 0 &&
-        RowOf(tables.devices, phase.device).kind == tables::DeviceKind::kGpu) {
-      text.Add(fmt::format("capture took {} of {} after the KV cache was sized",
-                           FormatBytes(static_cast<uint64_t>(phase.left_bytes)),
-                           DeviceMark(recording, phase.device)));
+        RowOf(recording.tables().devices, phase.device).kind == tables::DeviceKind::kGpu) {
+      notes.push_back(fmt::format("capture took {} of {} after the KV cache was sized",
+                                  FormatBytes(static_cast<uint64_t>(phase.left_bytes)),
+                                  DeviceMark(recording, phase.device)));
     }
   }
-  return text.Take();
+  return notes;
 }
 
 }  // namespace vramscope::output

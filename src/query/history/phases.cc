@@ -25,6 +25,7 @@ struct PhaseTotals {
   std::array<int64_t, format::kCategoryCount> left{};
   int64_t peak = 0;
   int64_t peak_ns = 0;
+  size_t begun = 0;  // stretches that had begun at the peak
   bool seen = false;
 };
 
@@ -38,7 +39,8 @@ struct Process {
   std::vector<uint64_t> counts = {0};
   std::vector<int64_t> durations_ns = {0};
   std::vector<Stretch> stretches;
-  int64_t end_ns = INT64_MAX;
+  int64_t begin_ns = 0;
+  int64_t end_ns = tables::kNever;
 
   uint32_t NumberOf(std::string_view name) {
     const auto found = std::find(names.begin(), names.end(), name);
@@ -102,7 +104,8 @@ Processes ReadProcesses(const tables::Recording& recording, const std::vector<Li
       continue;
     Process& process = processes[row.process];
     const tables::ProcessRow& of = tables.processes[row.process.value];
-    process.end_ns = of.exit_ns != 0 ? of.exit_ns : INT64_MAX;
+    process.begin_ns = of.begin_ns;
+    process.end_ns = of.exit_ns != 0 ? of.exit_ns : tables::kNever;
     if (!process.stretches.empty()) {
       // A damaged file may have them in any order.
       if (row.begin_ns < process.stretches.back().begin_ns)
@@ -185,7 +188,8 @@ class PhaseTracker {
     std::vector<PhaseTotals> phases;
     std::array<int64_t, format::kCategoryCount> moves{};
     int64_t total = 0;
-    size_t next = 0;  // stretch
+    size_t next = 0;   // stretch
+    size_t begun = 0;  // stretches
     uint32_t current = 0;
     bool changed = false;
 
@@ -196,12 +200,14 @@ class PhaseTracker {
       phase.seen = true;
       phase.peak = total;
       phase.peak_ns = time_ns;
+      phase.begun = begun;
     }
     // At the instant at which a phase begins, only what changes then counts.
     void ComeTo(int64_t time_ns) {
       const std::vector<Stretch>& stretches = process->stretches;
       for (; next < stretches.size() && stretches[next].begin_ns <= time_ns; ++next) {
         current = stretches[next].name;
+        begun = next + 1;
         const int64_t end_ns =
             next + 1 < stretches.size() ? stretches[next + 1].begin_ns : INT64_MAX;
         if (stretches[next].begin_ns < time_ns && stretches[next].begin_ns < end_ns && total != 0)
@@ -293,6 +299,11 @@ util::Result<std::vector<EnginePhase>> TakeStock(const tables::Recording& record
         entry.duration_ns = process.durations_ns[number];
         entry.peak_bytes = static_cast<uint64_t>(std::max<int64_t>(0, totals.peak));
         entry.peak_ns = totals.peak_ns;
+        const std::vector<Stretch>& stretches = process.stretches;
+        entry.begin_ns =
+            totals.begun == 0 ? process.begin_ns : stretches[totals.begun - 1].begin_ns;
+        entry.end_ns =
+            totals.begun < stretches.size() ? stretches[totals.begun].begin_ns : process.end_ns;
         for (const format::Category category : format::kAllCategories) {
           const int64_t bytes = totals.left[static_cast<size_t>(category)];
           if (bytes == 0)

@@ -72,11 +72,13 @@ def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
     (shown,) = page_data(page)["explained"]
     assert [shown["head"], f"  cause: {shown['cause']}"] == text.splitlines()[:2]
     assert shown["advice"] and all(each["text"] in text for each in shown["advice"])
+    assert shown["try"] == "" and "try:" not in text  # it saves too little
     if EXECUTABLE is not None:
         with Browser() as browser:
             browser.open(page)
             told = browser.run("document.querySelector('.refusal').innerText")
             assert all(each in told for each in (shown["head"], shown["cause"], shown["advice"][0]["text"]))
+            assert "Try:" not in told
             assert not browser.complaints
 
 
@@ -95,6 +97,15 @@ def test_fragmentation_is_named_with_the_block_that_pins(tmp_path):
     text = report(tmp_path, "--oom")
     assert "cause: fragmentation: 2.73 GiB are free" in head(text) and "in tiny" in head(text), text
     assert "expandable_segments:True" in text
+    # The page has the line of what saves enough.
+    page = tmp_path / "x.html"
+    report(tmp_path, "--html", page)
+    (shown,) = page_data(page)["explained"]
+    assert "expandable_segments:True" in shown["try"] and f"  try:   {shown['try']}" in text.splitlines()
+    if EXECUTABLE is not None:
+        with Browser() as browser:
+            browser.open(page)
+            assert f"Try: {shown['try']}" in browser.run("document.querySelector('.refusal').innerText").splitlines()
     (why,) = json.loads(report(tmp_path, "--oom", "--json"))["explained"]
     assert why["largest_free_range_bytes"] == 398 * MIB and why["free_in_segments_bytes"] == 4 * 698 * MIB
     assert [pin["block_bytes"] for pin in why["pins"]] == [2 * MIB] * 4

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's data, written by src/output/page/page_data.cc. Times are nanoseconds from the start unless noted otherwise.
-// A `device` is an index into `devices`, except in `report`, which uses NVML's numbers.
+// A `device` is an index into `devices`, except in `report`, `phases` and `savings`, which use NVML's numbers.
 
 // The report of the peak: docs/REPORT_SCHEMA.md.
 // generated: Report
@@ -311,6 +311,86 @@
  * @property {number} stack
  */
 
+// The phases and the advice: docs/REPORT_SCHEMA.md.
+// generated: EnginePhases
+/**
+ * A category of what a phase left.
+ * @typedef {object} PhaseChange
+ * @property {string} category
+ * @property {number} bytes
+ */
+
+/**
+ * A phase of a process on a device; a repeated phase is one.
+ * @typedef {object} EnginePhase
+ * @property {number} pid
+ * @property {number} device
+ * @property {string} name
+ * @property {number} count
+ * @property {number} duration_ns
+ * @property {number} peak_bytes
+ * @property {number} peak_ns
+ * @property {number} left_bytes
+ * @property {PhaseChange[]} left
+ */
+
+/**
+ * The share of a device that a command line gives an engine.
+ * @typedef {object} EngineBudget
+ * @property {number} pid
+ * @property {number} device
+ * @property {string} option
+ * @property {number} share
+ * @property {number} budget_bytes
+ * @property {number} peak_bytes
+ */
+
+/**
+ * What each phase of an inference engine took and left.
+ * @typedef {object} EnginePhases
+ * @property {EnginePhase[]} phases
+ * @property {EngineBudget[]} budgets
+ * @property {EnginePhase[]} graphs
+ */
+// end
+
+// generated: Savings
+/**
+ * Bytes by name.
+ * @typedef {object} NamedBytes
+ * @property {string} name
+ * @property {number} bytes
+ * @property {number} count
+ */
+
+/**
+ * A change of the program that lowers the peak.
+ * @typedef {object} Saving
+ * @property {string} rule
+ * @property {string} change
+ * @property {string} why
+ * @property {string|null} condition
+ * @property {string|null} place
+ * @property {number} saves_bytes
+ * @property {number} peak_bytes
+ */
+
+/**
+ * What would lower the peak of the process with most bytes.
+ * @typedef {object} Savings
+ * @property {number} device
+ * @property {number} pid
+ * @property {number} allocated_peak_bytes
+ * @property {number} allocated_peak_ns
+ * @property {NamedBytes[]} categories
+ * @property {Saving[]} savings
+ * @property {number} together_bytes
+ * @property {number} device_peak_bytes
+ * @property {number|null} budget_bytes
+ * @property {number|null} over_bytes
+ */
+// end
+
 /**
  * A failed request for memory.
  * @typedef {object} Explained
@@ -318,6 +398,7 @@
  * @property {number} t
  * @property {string} head
  * @property {string} cause
+ * @property {string} try The best advice if it saves enough; otherwise "".
  * @property {{bytes: number, text: string, how: string}[]} advice
  */
 
@@ -366,6 +447,10 @@
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
  * @property {IterationTable} iteration_table
+ * @property {{answer: EnginePhases, notes: string[], windows: [number, number, number][]}|null} phases `windows`: begin,
+  *     end and peak of each phase, where it is highest. null: no phases.
+ * @property {Savings|null} savings null: no advice.
+ * @property {boolean} savings_left_out The recording is too large for advice.
  * @property {{verdict: string, unused: string, expected: string, growing: Leak[], never_freed: Leak[]}} leaks
  * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Failed requests.
  * @property {Explained[]} explained The explanation of the last failure of each device.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of iterations and leaks, with the figures of `vramscope iterations` and `vramscope leaks`.
+// Iterations, leaks, failed requests and advice, with the figures of the commands.
 import { DataTable } from "../dom/datatable.js";
 import { formatBytes, formatCount, formatExact, formatSignedBytes, formatTime } from "../base/format.js";
 import { frameList, innermostFirst } from "../dom/frames.js";
+import { deviceLabel } from "./header.js";
 import { h } from "../dom/dom.js";
 import { patchBar, shareBar } from "../dom/treetable.js";
 import { processOf } from "../model/tree_paths.js";
@@ -83,13 +84,36 @@ export class IterationsView {
  * @param {Store} store
  */
 export function makeRefusals(model, store) {
-  const cards = model.page.explained.map(({ device, t, head, cause, advice }) => h("section", { class: "card refusal", "aria-label": "Out of memory" },
+  const cards = model.page.explained.map(({ device, t, head, cause, try: best, advice }) => h("section", { class: "card refusal", "aria-label": "Out of memory" },
     h("div", { class: "card-head" }, h("h2", {}, head),
       h("button", { class: "quiet", type: "button", click: () => store.set({ device, at: t, zoom: null }) }, "Show that instant")),
     h("p", {}, `Cause: ${cause}`),
+    best ? h("p", {}, `Try: ${best}`) : null,
     advice.length === 0 ? null : h("table", { class: "advice" }, h("caption", {}, "What to try, and the bytes it would save"),
       ...advice.map(({ bytes, text, how }) => h("tr", {}, h("td", { class: "num", title: formatExact(bytes) }, formatBytes(bytes)), h("td", { title: how }, text))))));
   return cards;
+}
+
+/**
+ * What would lower the peak, with the text of `report --advice`. The largest saving is in sight, the rest opens.
+ * @param {Model} model
+ */
+export function makeAdvice(model) {
+  const { savings: found, devices } = model.page;
+  if (!found) return [];
+  const { savings, pid, allocated_peak_bytes: peak, together_bytes: together } = found;
+  const device = devices.find(({ index }) => index === found.device);
+  const line = (/** @type {string} */ name, /** @type {string|null} */ text) => (text ? h("p", {}, h("span", { class: "soft" }, `${name}: `), text) : null);
+  const rest = savings.length - 1;
+  return [h("section", { class: "card advised", "aria-label": "Advice" }, h("details", {},
+    h("summary", {}, h("h2", {}, "To lower the peak: "), `${savings[0].change}: saves ${formatBytes(savings[0].saves_bytes)}`,
+      rest > 0 ? h("span", { class: "soft" }, ` and ${rest} more`) : null),
+    h("p", {}, `Allocated by process ${pid}${device ? ` on ${deviceLabel(device)}` : ""} at the peak: `, h("b", { title: formatExact(peak) }, formatBytes(peak))),
+    h("ol", {}, ...savings.map(({ change, why, condition, place, saves_bytes: bytes }) => h("li", {},
+      h("b", { title: formatExact(bytes) }, `${change}: saves ${formatBytes(bytes)}`),
+      line("why", why), line("if", condition), line("most of it", place)))),
+    h("p", { class: "soft" }, `${rest > 0 ? "Together" : "With it"}: `, h("span", { title: formatExact(together) }, formatBytes(together)),
+      " allocated at the peak. This is computed from the recorded allocations. The allocator's cache and the driver's memory are not predicted.")))];
 }
 
 export class LeaksView {

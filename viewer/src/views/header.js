@@ -171,6 +171,9 @@ export function makeFooter(model) {
       "no rows with address and lifetime. All sums include them exactly, at the " +
       `${formatCount(page.left_out.instants.length)} instants that the page can show: the peaks, and the highest instant of each interval.`));
   }
+  if (page.savings_left_out) {
+    items.push(h("li", {}, "This recording is too large for advice on the page: `vramscope report FILE --advice` prints what would lower the peak."));
+  }
   return h("footer", { class: "foot" },
     items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,
     items.length > 0 ? h("ul", {}, ...items) : null,
