@@ -377,8 +377,7 @@ class EnginePhases(NamedTuple):
     phases: Table
     #: the share of a device that a command line gives an engine
     budgets: Table
-    #: the same while a CUDA graph was captured, by GPU; `name`: the Python variable that tells its batch, else
-    #: its line
+    #: the same of captured CUDA graphs, on GPUs; `name`: the variable with their batch, or the line
     graphs: Table
 
     def __repr__(self) -> str:

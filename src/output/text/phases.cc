@@ -47,7 +47,7 @@ void AddTables(std::span<const query::EnginePhase> all,
     const tables::ProcessRow& process = RowOf(recording.tables().processes, first.process);
     text->AddCut(fmt::format("{} of process {} ({})", DeviceMark(recording, first.device),
                              process.pid, text->Clean(recording.string(process.command))));
-    TextTable table(text, {{.title = kind, .width = 10, .most = 40, .fit = Fit::kCutEnd, .gap = 2},
+    TextTable table(text, {{.title = kind, .width = 10, .most = 28, .fit = Fit::kCutEnd, .gap = 2},
                            {.title = "time", .width = 8, .gap = 2},
                            {.title = "peak", .width = 10, .gap = 2},
                            {.title = "left", .width = 10, .gap = 2},
