@@ -345,6 +345,8 @@ class Report(NamedTuple):
     kept_memory: Table
     #: only if sampled: at its peak, at its fullest, and last
     host_memory: Table
+    #: the 100 with the highest peaks
+    nvtx_counters: Table
     #: one way in which the recording is incomplete
     losses: Table
     #: a check of the figures

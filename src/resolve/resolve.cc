@@ -514,6 +514,9 @@ void TablesOf::AddChanges() {
 void TablesOf::AddProgram() {
   for (const MarkRecord& mark : ledger_.marks())
     out_.marks.push_back({mark.time_ns, mark.name, Same(mark.process)});
+  for (const NvtxCounters::Counter& counter : ledger_.nvtx_counters().counters)
+    out_.nvtx_counters.push_back({Same(counter.process), Same(counter.device), counter.name});
+  out_.nvtx_samples = ledger_.nvtx_counters().samples;
   out_.out_of_memory = ledger_.out_of_memory();
   AddPhases();
   AddGraphs();

@@ -48,5 +48,6 @@ using StackId = util::StrongId<struct StackTag>;
 using SiteId = util::StrongId<struct SiteTag>;
 using SegmentId = util::StrongId<struct SegmentTag>;
 using CounterId = util::StrongId<struct CounterTag>;
+using NvtxCounterId = util::StrongId<struct NvtxCounterTag>;
 
 }  // namespace vramscope::tables

@@ -52,6 +52,8 @@ struct Tables {
   std::vector<SampleRow> samples;  // by time
   std::vector<ProcessSampleRow> process_samples;
   std::vector<HostSampleRow> host_samples;  // by time
+  std::vector<NvtxCounterRow> nvtx_counters;
+  std::vector<NvtxSampleRow> nvtx_samples;  // by time
   std::vector<MarkRow> marks;               // by time
   std::vector<IterationRow> iterations;     // by process and number
   std::vector<PeakRow> peaks;               // one a device, in their order
@@ -83,6 +85,8 @@ struct Tables {
     visit(self.samples);
     visit(self.process_samples);
     visit(self.host_samples);
+    visit(self.nvtx_counters);
+    visit(self.nvtx_samples);
     visit(self.marks);
     visit(self.iterations);
     visit(self.peaks);

@@ -48,6 +48,9 @@ size_t RowsOf(const Tables& tables, SegmentId) {
 size_t RowsOf(const Tables& tables, CounterId) {
   return tables.counters.size();
 }
+size_t RowsOf(const Tables& tables, NvtxCounterId) {
+  return tables.nvtx_counters.size();
+}
 
 template <class Row, class Type>
 bool IdsExist(const Tables& tables, const std::vector<Row>& rows, const Column<Row, Type>& column) {

@@ -17,7 +17,8 @@ Tables::Tables()
       stacks(1),
       sites(1),
       segments(1),
-      counters(1) {}
+      counters(1),
+      nvtx_counters(1) {}
 
 std::string_view NoteOf(const Recording& recording, std::string_view key) {
   const std::vector<NoteRow>& notes = recording.tables().notes;

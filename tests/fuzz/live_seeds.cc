@@ -115,6 +115,13 @@ std::string ScopedProgram() {
       else
         out.Add(format::BlockFree{.time = time, .address = address, .size = 4096, .device = -1});
     }
+    for (uint64_t i = 0; i < 4; ++i) {
+      out.Add(format::NvtxCounter{.time = file.Ticks(kStart + i * 90'000 + number),
+                                  .counter = i % 2,
+                                  .device = format::kNoDevice,
+                                  .name = name,
+                                  .bytes = static_cast<int64_t>(i * 4096)});
+    }
     out.Add(format::Runtime{.key = Text("rank"), .value = Text("1")});
   }
   return file.Bytes();

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { makePage, randomNumbers } from "../dev/make_page.js";
 import { Filter } from "../src/model/filter.js";
 import { Events, lastNotAbove } from "../src/model/events.js";
+import { valueAt } from "../src/model/history.js";
 import { Model } from "../src/model/model.js";
 import { UNFILTERED } from "../src/model/state.js";
 
@@ -109,7 +110,18 @@ test("a device's first bucket is not drawn before its time", () => {
   const history = new Model(makePage({ timelines: [TIMELINE] })).histories[0];
   assert.deepEqual([...history.sweepBuckets(0, 400, 4).total], [0, 110, 130, 130]);
   assert.equal(history.highest(), 140);
-  assert.deepEqual([50, 100, 249, 250].map((at) => history.nvmlAt(at)), [null, 111, 111, 140]);
+  assert.deepEqual([50, 100, 249, 250].map((at) => valueAt(history.nvml, at)), [null, 111, 111, 140]);
+});
+
+test("a counter is a line of its devices, and not of their memory", () => {
+  const nvtx = [
+    { name: "query/op #1", process: 0, devices: [0], samples: [[10, 5], [20, 900]] },
+    { name: "elsewhere", process: 0, devices: [], samples: [[10, 5]] },
+  ];
+  const history = new Model(makePage({ timelines: [TIMELINE], nvtx })).histories[0];
+  assert.deepEqual(history.counters.map(({ name }) => name), ["query/op #1"]);
+  assert.deepEqual([9, 10, 19, 20, 400].map((at) => valueAt(history.counters[0], at)), [null, 5, 5, 900, 900]);
+  assert.equal(history.highest(), 140);
 });
 
 test("where allocations are left out, a wide picture is the buckets' and a narrow one what is known", () => {

@@ -224,6 +224,27 @@ TEST_F(PageTest, PhasesAndAdviceStandOnlyWhereThereAreAny) {
               HasSubstr(R"("notes":[],"windows":[[300,1000,300],[200,300,210],[50,200,50]]})"));
 }
 
+TEST_F(PageTest, NvtxCountersAreOfTheDevicesOfTheirProcess) {
+  tables::Tables& tables = recording_.edit();
+  tables.nvtx_counters.push_back({tables::ProcessId{1}, {}, recording_.Intern("low")});
+  tables.nvtx_counters.push_back(
+      {tables::ProcessId{1}, tables::DeviceId{1}, recording_.Intern("high")});
+  tables.nvtx_counters.push_back({tables::ProcessId{0}, {}, recording_.Intern("other")});
+  for (const auto& [counter, bytes] : {std::pair(1u, 5), {2u, 90}, {2u, -3}, {3u, 1}})
+    tables.nvtx_samples.push_back({tables::NvtxCounterId{counter}, kStart + 10, bytes});
+  EXPECT_THAT(
+      Data(),
+      HasSubstr(R"("nvtx":[{"name":"high","process":1,"devices":[0],"samples":[[10,90],[10,-3]]},)"
+                R"({"name":"low","process":1,"devices":[0],"samples":[[10,5]]},)"
+                R"({"name":"other","process":0,"devices":[],"samples":[[10,1]]}])"));
+  PageLimits limits;
+  limits.nvtx_counters = 1;
+  limits.nvml_samples = 1;
+  EXPECT_THAT(
+      Data(limits),
+      HasSubstr(R"("nvtx":[{"name":"high","process":1,"devices":[0],"samples":[[10,90]]}])"));
+}
+
 TEST_F(PageTest, SamplesCountFromTheStartAndAreThinnedToTheirHighest) {
   for (const auto& [time_ns, used_bytes] : {std::pair(1, 30), {2, 50}, {3, 40}}) {
     tables::SampleRow sample;

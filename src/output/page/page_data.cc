@@ -82,6 +82,9 @@ class PageData {
   void WriteModuleTypes();
   void WriteIterations();
   void WriteMarks();
+  void WriteNvtxCounters();
+  template <class Samples>
+  void WriteHighest(std::string_view key, const Samples& samples, size_t limit);
 
   int DeviceOf(tables::DeviceId device) const;  // -1: the page does not show it
   int64_t Since(int64_t time_ns) const { return time_ns - start_ns_; }
@@ -314,20 +317,61 @@ void PageData::WriteTimelines() {
     WriteColumn(json_, "t", timeline.time_ns, [&](int64_t time_ns) { return Since(time_ns); });
     NumberLists(json_, "peak", timeline.peak);
     NumberList(json_, "unbacked", timeline.unbacked);
-    // Where there are more samples than fit, the highest of each stretch.
-    const auto& samples = timeline.nvml;
-    const size_t limit = std::max<size_t>(limits_.nvml_samples, 1);
-    const size_t step = std::max<size_t>(1, (samples.size() + limit - 1) / limit);
-    json_.Key("nvml");
+    WriteHighest("nvml", timeline.nvml, limits_.nvml_samples);
+    json_.EndObject();
+  }
+  json_.EndArray();
+}
+
+// Pairs of time and bytes. Where there are more than fit, the highest of each stretch.
+template <class Samples>
+void PageData::WriteHighest(std::string_view key, const Samples& samples, size_t limit) {
+  limit = std::max<size_t>(limit, 1);
+  const size_t step = std::max<size_t>(1, (samples.size() + limit - 1) / limit);
+  json_.Key(key);
+  json_.BeginArray();
+  for (size_t first = 0; first < samples.size(); first += step) {
+    const auto begin = samples.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = begin + static_cast<ptrdiff_t>(std::min(step, samples.size() - first));
+    const auto highest = std::max_element(
+        begin, end, [](const auto& a, const auto& b) { return a.second < b.second; });
+    WriteTuple(json_, Since(highest->first), highest->second);
+  }
+  json_.EndArray();
+}
+
+// A counter without a device is one of all devices that its process used.
+void PageData::WriteNvtxCounters() {
+  const size_t count = std::min(report_.nvtx_counters.size(), limits_.nvtx_counters);
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> samples(count);
+  std::vector<size_t> places(tables_.nvtx_counters.size(), count);
+  for (size_t i = 0; i < count; ++i)
+    places[report_.nvtx_counters[i].id.value] = i;
+  for (const tables::NvtxSampleRow& sample : tables_.nvtx_samples) {
+    if (places[sample.counter.value] != count)
+      samples[places[sample.counter.value]].emplace_back(sample.time_ns, sample.bytes);
+  }
+  json_.Key("nvtx");
+  json_.BeginArray();
+  for (size_t i = 0; i < count; ++i) {
+    const query::NvtxCounter& counter = report_.nvtx_counters[i];
+    const tables::NvtxCounterRow& row = tables_.nvtx_counters[counter.id.value];
+    json_.BeginObject();
+    json_.Field("name", counter.name);
+    json_.Field("process", row.process.value);
+    json_.Key("devices");
     json_.BeginArray();
-    for (size_t first = 0; first < samples.size(); first += step) {
-      const auto begin = samples.begin() + static_cast<ptrdiff_t>(first);
-      const auto end = begin + static_cast<ptrdiff_t>(std::min(step, samples.size() - first));
-      const auto highest = std::max_element(
-          begin, end, [](const auto& a, const auto& b) { return a.second < b.second; });
-      WriteTuple(json_, Since(highest->first), highest->second);
+    for (size_t device = 0; device < report_.devices.size(); ++device) {
+      const tables::DeviceId id = report_.devices[device].device;
+      const bool is_used = std::any_of(
+          tables_.accounts.begin(), tables_.accounts.end(), [&](const tables::AccountRow& account) {
+            return account.device == id && account.process == row.process;
+          });
+      if (row.device.value != 0 ? row.device == id : is_used)
+        json_.Uint(device);
     }
     json_.EndArray();
+    WriteHighest("samples", samples[i], limits_.nvml_samples / count);
     json_.EndObject();
   }
   json_.EndArray();
@@ -502,6 +546,7 @@ util::Status PageData::Write() {
   WriteModuleTypes();
   WriteIterations();
   WriteMarks();
+  WriteNvtxCounters();
   WriteFindings(
       {recording_, iterations_, phases_, EndNs(),
        tables_.session.allocation_count <= limits_.advised},

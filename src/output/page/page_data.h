@@ -36,7 +36,9 @@ struct PageLimits {
       100'000;  // if there are more, layers whose names differ in numbers only are merged
   size_t left_out_changes = 1'500'000;  // of those sums: beyond that fewer instants are stated
   size_t advised = 4'000'000;  // allocations: advice on more takes hundreds of MB, so none is given
-  size_t nvml_samples = 6000;  // of a device; if there are more, the highest of each stretch
+  // Of a device, and of all NVTX counters; if there are more, the highest of each stretch.
+  size_t nvml_samples = 6000;
+  size_t nvtx_counters = 16;  // the ones with the highest peaks
 };
 
 util::Status WritePageData(const tables::Recording& recording,

@@ -367,6 +367,23 @@ void CompactionPlanner::On(const trace::EventContext& at,
   OnFigure(at, e.device, false, 0, place);
 }
 
+// Kept are the values at the chosen instants of all devices, and new peaks, by a sixteenth.
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::NvtxCounter& e,
+                           const Place& place) {
+  Series& series = series_[{at.process.value, trace::kNoDevice.value, at.type, e.counter}];
+  const bool has_instant =
+      std::any_of(instants_.begin(), instants_.end(), [&](const std::set<int64_t>& instants) {
+        return HasOne(instants, series.time_ns, now_ns_ + 1);
+      });
+  if (series.waits && has_instant)
+    Keep(series.last);
+  const bool is_peak = e.bytes > series.most_bytes + series.most_bytes / 16;
+  if (!series.seen || is_peak)
+    Keep(place);
+  series = {true, true, place, now_ns_, is_peak ? e.bytes : series.most_bytes};
+}
+
 void CompactionPlanner::On(const trace::EventContext& at,
                            const trace::DeviceSample& e,
                            const Place& place) {

@@ -80,6 +80,7 @@ class CompactionPlanner {
     bool waits = false;  // `last` is not decided
     Place last;
     int64_t time_ns = 0;
+    int64_t most_bytes = 0;  // of a counter
   };
 
   // Records that do not form pairs are kept.
@@ -114,6 +115,7 @@ class CompactionPlanner {
   void On(const trace::EventContext& at, const trace::Step& e, const Place& place);
   void On(const trace::EventContext& at, const trace::Mark& e, const Place& place);
   void On(const trace::EventContext& at, const trace::AllocatorTotals& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::NvtxCounter& e, const Place& place);
   void On(const trace::EventContext& at, const trace::DeviceSample& e, const Place& place);
   void On(const trace::EventContext& at, const trace::ProcessSample& e, const Place& place);
   void On(const trace::EventContext& at, const trace::Past& e, const Place& place);

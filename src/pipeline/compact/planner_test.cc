@@ -285,6 +285,22 @@ TEST_F(PlannerTest, Figures_HoldUntilTheNext_SoOneBetweenInstantsIsEnough) {
   EXPECT_THAT(plan_.streams[0].keep, ElementsAre(true, false, true, false, true));
 }
 
+TEST_F(PlannerTest, Counters_KeepPeaks_AndWhatHoldsAtAnInstant) {
+  Alloc(50, 0x10);  // of the device whose instants these are
+  uint64_t time = 100;
+  for (const int64_t bytes : {100, 104, 200, 40, 30, 20, 10}) {
+    main().Add(format::NvtxCounter{
+        .time = kStart + time, .counter = 7, .device = format::kNoDevice, .bytes = bytes});
+    time += 100;
+  }
+  Kept();
+  EXPECT_THAT(plan_.streams[0].keep,
+              ElementsAre(true, true, false, true, false, false, false, true));
+  Kept({450});
+  EXPECT_THAT(plan_.streams[0].keep,
+              ElementsAre(true, true, false, true, true, false, false, true));
+}
+
 // A sample is compared with the ledger at the instant, from both sides of it.
 TEST_F(PlannerTest, Samples_OnBothSidesOfAnInstant_AreKept) {
   for (const uint64_t time : {100U, 200U, 300U, 400U, 500U, 600U})

@@ -23,7 +23,7 @@ namespace {
 // PyTorch's names need Python's frames, so Python is looked at first.
 constexpr const Source* kSources[] = {&kNativeStackSource, &kPythonSource, &kTorchSource,
                                       &kJaxSource,         &kCudaSource,   &kPjrtSource,
-                                      &kC10Source,         &kCupySource};
+                                      &kC10Source,         &kCupySource,   &kNvtxSource};
 
 constinit std::atomic<bool> g_loaded{false};
 

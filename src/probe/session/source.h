@@ -46,5 +46,7 @@ extern const Source kC10Source;
 extern const Source kCupySource;
 // Failed allocations of XLA's own pool, which the driver does not see, hooks/jax.
 extern const Source kJaxSource;
+// Counters of NVTX, hooks/nvtx.
+extern const Source kNvtxSource;
 
 }  // namespace vramscope::probe

@@ -145,6 +145,9 @@ util::Result<std::vector<OpenMemory>> MakeOpenMemory(const tables::Recording& re
 // The samples of host memory that a report shows; none if no sample was taken.
 std::vector<HostMemory> MakeHostMemory(const tables::Recording& recording);
 
+// The counters of bytes with the highest peaks.
+std::vector<NvtxCounter> MakeNvtxCounters(const tables::Recording& recording);
+
 // By device; none of a run in which nothing was served from the host.
 util::Result<std::vector<Overflow>> FindOverflow(const tables::Recording& recording);
 

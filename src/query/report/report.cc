@@ -73,6 +73,7 @@ class ReportMaker {
     VRAMSCOPE_ASSIGN_OR_RETURN(report_.open_memory, MakeOpenMemory(recording_, &at));
     VRAMSCOPE_ASSIGN_OR_RETURN(report_.kept_memory, MakeOpenMemory(recording_, nullptr));
     report_.host_memory = MakeHostMemory(recording_);
+    report_.nvtx_counters = MakeNvtxCounters(recording_);
     VRAMSCOPE_ASSIGN_OR_RETURN(report_.unbacked_peaks, FindUnbackedPeaks(recording_));
     for (const tables::LossRow& loss : tables_.losses)
       report_.losses.push_back({Text(loss.name), loss.count, loss.bytes});

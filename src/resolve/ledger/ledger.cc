@@ -79,6 +79,15 @@ void Ledger::NoteHostSamples(int64_t time_ns) {
                              : INT64_MAX;
 }
 
+void NvtxCounters::Add(const trace::EventContext& at, const trace::NvtxCounter& e) {
+  tables::NvtxCounterId& id = ids[{at.process, e.counter}];
+  if (id.value == 0) {
+    counters.push_back({at.process, e.device, e.name});
+    id.value = static_cast<uint32_t>(counters.size());
+  }
+  samples.push_back({id, at.time_ns, e.bytes});
+}
+
 // Only the launcher's samples and marks may have no process.
 void Ledger::ApplyOfNobody(const trace::Event& event) {
   if (event.Is<trace::DeviceSample>())
@@ -206,6 +215,10 @@ void Ledger::On(const trace::EventContext& at, const trace::Mark& e) {
 
 void Ledger::On(const trace::EventContext& at, const trace::Capture& e) {
   captures_.On(at, e);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::NvtxCounter& e) {
+  nvtx_counters_.Add(at, e);
 }
 
 void Ledger::On(const trace::EventContext& at, const trace::Step& e) {

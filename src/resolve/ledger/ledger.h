@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "resolve/attribute/captures.h"
@@ -25,6 +26,20 @@ struct MarkRecord {
   tables::StringId name;
   int64_t time_ns = 0;
   trace::ProcessId process;
+};
+
+// Counters that the processes publish; a sample's counter is an index plus 1.
+struct NvtxCounters {
+  struct Counter {
+    trace::ProcessId process;
+    trace::DeviceId device;
+    tables::StringId name;
+  };
+  std::vector<Counter> counters;
+  std::map<std::pair<trace::ProcessId, uint64_t>, tables::NvtxCounterId> ids;  // by its number
+  std::vector<tables::NvtxSampleRow> samples;
+
+  void Add(const trace::EventContext& at, const trace::NvtxCounter& e);
 };
 
 // Follows who holds how many bytes of each device, event by event in time order.
@@ -63,6 +78,7 @@ class Ledger {
   const std::vector<price::DevicePrices>& prices() const { return prices_; }
   const std::vector<MarkRecord>& marks() const { return marks_; }
   const Captures& captures() const { return captures_; }
+  const NvtxCounters& nvtx_counters() const { return nvtx_counters_; }
   const std::vector<tables::OutOfMemoryRow>& out_of_memory() const { return out_of_memory_; }
   // By number of the trace's host samples.
   const std::vector<uint64_t>& pinned_at_samples() const { return pinned_at_samples_; }
@@ -97,6 +113,7 @@ class Ledger {
   void On(const trace::EventContext& at, const trace::Communicator& e);
   void On(const trace::EventContext& at, const trace::ModuleGone& e);
   void On(const trace::EventContext& at, const trace::Mark& e);
+  void On(const trace::EventContext& at, const trace::NvtxCounter& e);
   void On(const trace::EventContext& at, const trace::Step& e);
   void On(const trace::EventContext& at, const trace::Past& e);
   void On(const trace::EventContext& at, const trace::Capture& e);
@@ -128,6 +145,7 @@ class Ledger {
   ModuleNames modules_;
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;
+  NvtxCounters nvtx_counters_;
   std::map<uint64_t, uint64_t> communicator_ranks_;  // by id
   // Names without an allocation, by process and address: each is one loss, even if repeated.
   std::set<std::tuple<trace::ProcessId, uint64_t, tables::StringId>> lost_names_;

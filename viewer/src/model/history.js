@@ -7,6 +7,7 @@ import { Events, Sweep, lastNotAbove } from "./events.js";
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./types.js").TimelineData} TimelineData */
 /** @typedef {import("./filter.js").Filter} Filter */
+/** @typedef {{name: string, time: Float64Array, bytes: Float64Array, pid?: number}} Line A figure over time: each value is valid until the next. */
 /** @typedef {{columns: Columns, go: (most: number) => boolean}} Drawing Columns that `go` fills, by so many events a call, until it returns true. */
 
 /**
@@ -20,6 +21,25 @@ import { Events, Sweep, lastNotAbove } from "./events.js";
  * @property {Float64Array} [asleep] Live memory without device memory, not included in the total.
  */
 
+/**
+ * @param {string} name
+ * @param {[number, number][]} samples
+ * @returns {Line}
+ */
+function lineOf(name, samples) {
+  return { name, time: Float64Array.from(samples, ([time]) => time), bytes: Float64Array.from(samples, ([, bytes]) => bytes) };
+}
+
+/**
+ * The last value at or before an instant.
+ * @param {Line} line
+ * @param {number} at
+ */
+export function valueAt({ time, bytes }, at) {
+  const sample = lastNotAbove(time, at);
+  return sample < 0 ? null : bytes[sample];
+}
+
 export class History {
   /**
    * @param {Model} model
@@ -32,8 +52,10 @@ export class History {
     this.categories = model.categories.length;
     // If every sample is 0, NVML does not support the device.
     const nvml = timeline?.nvml.some((sample) => sample[1] > 0) ? timeline.nvml : [];
-    this.nvmlTime = Float64Array.from(nvml, (sample) => sample[0]);
-    this.nvmlBytes = Float64Array.from(nvml, (sample) => sample[1]);
+    this.nvml = lineOf("NVML", nvml);
+    /** @type {Line[]} Counters of bytes that its processes publish. */
+    this.counters = model.page.nvtx.filter(({ devices }) => devices.includes(device))
+      .map(({ name, process, samples }) => ({ ...lineOf(name, samples), pid: model.page.processes[process]?.pid }));
     this.bucketTime = Float64Array.from(timeline ? timeline.t : []);
     this.buckets = this.bucketTime.length;
     this.bucketBytes = new Float64Array(this.buckets * this.categories);
@@ -170,17 +192,8 @@ export class History {
       for (let c = 0; c < this.categories; ++c) sum += this.bucketBytes[bucket * this.categories + c];
       top = Math.max(top, sum);
     }
-    for (const used of this.nvmlBytes) top = Math.max(top, used);
+    for (const used of this.nvml.bytes) top = Math.max(top, used);
     if (this.buckets === 0) top = Math.max(top, this.events.sweep(0, this.model.duration, 1).total[0]);
     return top;
-  }
-
-  /**
-   * NVML's last sample at or before an instant.
-   * @param {number} at
-   */
-  nvmlAt(at) {
-    const sample = lastNotAbove(this.nvmlTime, at);
-    return sample < 0 ? null : this.nvmlBytes[sample];
   }
 }

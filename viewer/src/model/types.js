@@ -176,6 +176,18 @@
  */
 
 /**
+ * Bytes that a process publishes as an NVTX counter.
+ * @typedef {object} NvtxCounter
+ * @property {string} name
+ * @property {number|null} pid
+ * @property {number|null} device
+ * @property {number} samples
+ * @property {number} peak_bytes
+ * @property {number} peak_ns
+ * @property {number} last_bytes
+ */
+
+/**
  * One way in which the recording is incomplete.
  * @typedef {object} Loss
  * @property {string} name
@@ -223,6 +235,7 @@
  * @property {OpenMemory[]} [open_memory]
  * @property {OpenMemory[]} [kept_memory]
  * @property {HostMemory[]} [host_memory]
+ * @property {NvtxCounter[]} [nvtx_counters]
  * @property {Loss[]} losses
  * @property {Invariant[]} invariants
  * @property {Timeline[]} [timelines]
@@ -446,6 +459,8 @@
  * @property {{device: number[], t: number[]}} changes Times of driver changes; `t` like in steps.
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
+ * @property {{name: string, process: number, devices: number[], samples: [number, number][]}[]} nvtx Counters of bytes that
+ *     processes publish, the ones with the highest peaks first.
  * @property {IterationTable} iteration_table
  * @property {{answer: EnginePhases, notes: string[], windows: [number, number, number][]}|null} phases `windows`: begin,
   *     end and peak of each phase, where it is highest. null: no phases.

@@ -5,7 +5,8 @@ import { MARGIN, bytesToY } from "./axis.js";
 import { formatBytes, formatTime } from "../base/format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "../dom/dom.js";
 import { lastNotAbove } from "../model/events.js";
-import { Legend } from "../dom/legend.js";
+import { valueAt } from "../model/history.js";
+import { Legend, lineLabel, lineSwatch } from "../dom/legend.js";
 import { Pointers } from "./timeline_pointers.js";
 import { CLICK_PIXELS, OVERVIEW, paintOverview, paintPicture } from "./timeline_picture.js";
 
@@ -41,7 +42,7 @@ export class Timeline {
     }));
     this.pointers = new Pointers();
     this.overview = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "overview", "aria-hidden": "true" }));
-    this.legend = new Legend(model, store);
+    this.legend = new Legend(model, store, () => this.draw());
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
     this.element = h("section", { class: "card", "aria-label": "Timeline" },
       h("div", { class: "card-head" }, h("h2", {}, "Timeline"),
@@ -88,6 +89,11 @@ export class Timeline {
 
   get history() {
     return this.model.histories[this.store.state.device];
+  }
+
+  /** NVML's figure and the counters that are shown. */
+  get lines() {
+    return [this.history.nvml, ...this.legend.counters];
   }
 
   /** @returns {[number, number]} */
@@ -363,10 +369,9 @@ export class Timeline {
       rows.push(h("div", { class: "tip-row" }, swatch(c), h("span", {}, this.model.categories[c]),
         h("b", {}, formatBytes(bytes))));
     }
-    const nvml = this.history.nvmlAt(columns.at[this.hover]);
-    if (nvml !== null && !this.wholeFilter?.on) {
-      rows.push(h("div", { class: "tip-row" }, h("span", { class: "line-swatch" }), h("span", {}, "NVML"),
-        h("b", {}, formatBytes(nvml))));
+    for (const line of this.wholeFilter?.on ? [] : this.lines) {
+      const bytes = valueAt(line, columns.at[this.hover]);
+      if (bytes !== null) rows.push(h("div", { class: "tip-row" }, lineSwatch(line), h("span", {}, lineLabel(line)), h("b", {}, formatBytes(bytes))));
     }
     const asleep = columns.asleep?.[this.hover] ?? 0;
     if (asleep > 0) {
@@ -425,7 +430,9 @@ export class Timeline {
     // Filtered memory has its own scale.
     const { total, asleep } = /** @type {Columns} */ (this.whole);
     const highest = asleep ? total.reduce((most, bytes, i) => Math.max(most, bytes + asleep[i]), 0) : 0;
-    this.top = Math.max(1, highest, filter.on ? Math.max(...total) : this.highest) * 1.04;
+    const counters = [...this.legend.counters];
+    const counted = counters.reduce((most, { bytes }) => bytes.reduce((top, value) => Math.max(top, value), most), 0);
+    this.top = Math.max(1, highest, filter.on ? Math.max(...total) : Math.max(this.highest, counted)) * 1.04;
     // Show the device's capacity only if the peak is near it.
     const { total_bytes: capacity } = this.model.page.devices[this.store.state.device];
     this.capacity = !filter.on && capacity !== null && this.highest >= NEAR * capacity ? capacity : null;
@@ -438,7 +445,7 @@ export class Timeline {
     this.reset.classList.toggle("hidden", !this.store.state.zoom);
     this.legend.choose(filter.on);
     const colours = styleColours();
-    this.paintStill(`${columnsKey},${this.width},${this.height},${this.palette.dark},${window.devicePixelRatio}`, colours);
+    this.paintStill(`${columnsKey},${this.width},${this.height},${this.palette.dark},${window.devicePixelRatio},${counters.map((line) => this.history.counters.indexOf(line))}`, colours);
     this.pointers.show(this);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paints the timeline: axes, bands, NVML's line, iterations, marks, failed requests.
+// Paints the timeline: axes, bands, NVML's line, counters, iterations, marks, failed requests.
 import { MARGIN, paintAxes } from "./axis.js";
 import { formatBytes } from "../base/format.js";
 import { lastNotAbove } from "../model/events.js";
@@ -12,6 +12,8 @@ export const OVERVIEW = 30;
 export const CLICK_PIXELS = 4;
 // Nearer samples have no dots.
 const DOT_PIXELS = 24;
+// Of counters, one after the other.
+const DASHES = [[6, 3], [2, 2], [9, 3, 2, 3], [14, 4]];
 // Nearer iterations are not drawn separately.
 const ITERATION_PIXELS = 5;
 
@@ -30,7 +32,7 @@ export function paintPicture(timeline, context, colours) {
   context.clip();
   paintStack(timeline, context, columns, (bytes) => timeline.yOf(bytes));
   paintAsleep(timeline, context, columns, (bytes) => timeline.yOf(bytes));
-  if (!timeline.wholeFilter?.on) paintNvml(timeline, context, colours);
+  if (!timeline.wholeFilter?.on) timeline.lines.forEach((line) => paintLine(timeline, context, colours, line));
   paintIterations(timeline, context, colours);
   paintMarks(timeline, context, colours);
   paintCapacity(timeline, context, colours);
@@ -108,15 +110,18 @@ function paintAsleep(timeline, context, columns, yOf) {
 }
 
 /**
+ * Paints NVML's figure, or, dashed, a counter.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
+ * @param {import("../model/history.js").Line} figure
  */
-function paintNvml(timeline, context, colours) {
-  const { nvmlTime, nvmlBytes } = timeline.history;
+function paintLine(timeline, context, colours, figure) {
+  const { time, bytes } = figure;
+  const counter = timeline.history.counters.indexOf(figure);
   const [from, to] = timeline.window;
-  const first = Math.max(0, lastNotAbove(nvmlTime, from));
-  const end = Math.min(nvmlTime.length, lastNotAbove(nvmlTime, to) + 2);
+  const first = Math.max(0, lastNotAbove(time, from));
+  const end = Math.min(time.length, lastNotAbove(time, to) + 2);
   if (end - first < 1) return;
   const line = new Path2D();
   const dots = new Path2D();
@@ -124,26 +129,30 @@ function paintNvml(timeline, context, colours) {
   // One level for each pixel: its highest sample. Between samples the level is unknown, so it is drawn as steps without
   // slopes.
   for (let i = first; i < end; ++i) {
-    const x = Math.round(timeline.xOf(nvmlTime[i]));
-    if (x === last && nvmlBytes[i] <= high) continue;
-    const y = timeline.yOf(nvmlBytes[i]);
+    const x = Math.round(timeline.xOf(time[i]));
+    if (x === last && bytes[i] <= high) continue;
+    const y = timeline.yOf(bytes[i]);
     if (!Number.isNaN(last)) line.lineTo(x, timeline.yOf(high));
     line.lineTo(x, y);
     if (!(x - last < DOT_PIXELS)) {
       dots.moveTo(x + 2, y);
       dots.arc(x, y, 2, 0, 2 * Math.PI);
     }
-    [last, high] = [x, nvmlBytes[i]];
+    [last, high] = [x, bytes[i]];
   }
+  // A counter keeps its value; NVML's is unknown after the last sample.
+  if (counter >= 0) line.lineTo(Math.min(timeline.xOf(to), timeline.width), timeline.yOf(high));
   context.lineJoin = "round";
   context.strokeStyle = colours.surface;
   context.lineWidth = 3.5;
   context.stroke(line);
   context.strokeStyle = colours.ink;
   context.lineWidth = 1.25;
+  if (counter >= 0) context.setLineDash(DASHES[counter % DASHES.length]);
   context.stroke(line);
+  context.setLineDash([]);
   context.fillStyle = colours.ink;
-  context.fill(dots);
+  if (counter < 0) context.fill(dots);
 }
 
 /**

@@ -13,7 +13,7 @@ namespace vramscope::probe::nvtx {
 // Puts our functions into the tables of one NVTX instance. False if they cannot be found.
 bool FillTables(GetExportTable get_export_table);
 
-// The same for its payload extension.
+// The same for its payload or counters extension.
 bool FillExtension(const ExtensionModule* module);
 
 // ---- registered strings
@@ -23,7 +23,7 @@ bool FillExtension(const ExtensionModule* module);
 struct Registered {
   uint64_t hash;
   uint32_t size_bytes;
-  char text[4];  // longer
+  char text[4];  // longer, and a zero byte
 };
 
 // The one for that text; nullptr if the table is full. Lock-free.
@@ -48,5 +48,16 @@ void NoteSchema(const SchemaAttributes* schema);
 void BeginRange(const EventAttributes* attributes, const char* name, size_t size_bytes);
 // `payloads`: null if it says no more than it said at its begin.
 void EndRange(const PayloadData* payloads, size_t count);
+
+// ---- counters
+// Counters of bytes become records. A counter whose unit is not bytes has no id, as without a tool.
+
+// The ids, or kNoId.
+uint64_t RegisterScope(const void* domain, const ScopeAttributes* scope);
+uint64_t RegisterCounter(const void* domain, const CounterAttributes* counter);
+
+void SampleInt64(const void* domain, uint64_t counter, int64_t value);
+void SampleFloat64(const void* domain, uint64_t counter, double value);
+void SampleNoValue(const void* domain, uint64_t counter, uint8_t reason);
 
 }  // namespace vramscope::probe::nvtx

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>
+#if __has_include(<nvtx3/nvToolsExtCounters.h>)
+#include <nvtx3/nvToolsExtCounters.h>
+#include <nvtx3/nvToolsExtSemanticsCounters.h>
+#endif
 
 #include <cstddef>
 
@@ -98,6 +102,45 @@ static_assert(offsetof(ExtensionModule, module_id) == offsetof(nvtxExtModuleInfo
 static_assert(offsetof(ExtensionModule, segment_count) ==
               offsetof(nvtxExtModuleInfo_t, segmentsCount));
 static_assert(offsetof(ExtensionModule, segments) == offsetof(nvtxExtModuleInfo_t, segments));
+
+#ifdef NVTX_EXT_COUNTERS_MODULEID
+static_assert(kCountersExtension == NVTX_EXT_COUNTERS_MODULEID);
+SAME_ID(CounterCall, NVTX3EXT_CBID_nvtxCounter, Register);
+SAME_ID(CounterCall, NVTX3EXT_CBID_nvtxCounter, SampleInt64);
+SAME_ID(CounterCall, NVTX3EXT_CBID_nvtxCounter, SampleFloat64);
+SAME_ID(CounterCall, NVTX3EXT_CBID_nvtxCounter, SampleNoValue);
+static_assert(static_cast<int>(PayloadId::kScopeRegister) == NVTX3EXT_CBID_nvtxScopeRegister);
+static_assert(kNoId == NVTX_COUNTER_ID_NONE && kNoId == NVTX_SCOPE_NONE);
+static_assert(kFirstDynamicId == NVTX_COUNTER_ID_DYNAMIC_START &&
+              kFirstDynamicId == NVTX_SCOPE_ID_DYNAMIC_START);
+static_assert(kSampleZero == NVTX_COUNTER_SAMPLE_ZERO);
+static_assert(kCounterSemanticsId == NVTX_SEMANTIC_ID_COUNTERS_V1);
+static_assert(kCounterSemanticsVersion == NVTX_COUNTER_SEMANTIC_VERSION);
+static_assert(kNormalize == NVTX_COUNTER_FLAG_NORMALIZE);
+static_assert(kDelta == NVTX_COUNTER_FLAG_VALUETYPE_DELTA);
+static_assert(kDeltaSinceStart == NVTX_COUNTER_FLAG_VALUETYPE_DELTA_SINCE_START);
+static_assert(kValueType == (NVTX_COUNTER_FLAG_VALUETYPE_ABSOLUTE | kDelta | kDeltaSinceStart));
+static_assert(sizeof(SemanticsHeader) == sizeof(nvtxSemanticsHeader_t));
+static_assert(offsetof(SemanticsHeader, id) == offsetof(nvtxSemanticsHeader_t, semanticId));
+static_assert(offsetof(SemanticsHeader, version) == offsetof(nvtxSemanticsHeader_t, version));
+static_assert(offsetof(SemanticsHeader, next) == offsetof(nvtxSemanticsHeader_t, next));
+static_assert(sizeof(CounterSemantics) == offsetof(nvtxSemanticsCounter_t, limitType));
+static_assert(offsetof(CounterSemantics, flags) == offsetof(nvtxSemanticsCounter_t, flags));
+static_assert(offsetof(CounterSemantics, unit) == offsetof(nvtxSemanticsCounter_t, unit));
+static_assert(offsetof(CounterSemantics, scale_numerator) ==
+              offsetof(nvtxSemanticsCounter_t, unitScaleNumerator));
+static_assert(offsetof(CounterSemantics, scale_denominator) ==
+              offsetof(nvtxSemanticsCounter_t, unitScaleDenominator));
+static_assert(sizeof(CounterAttributes) == sizeof(nvtxCounterAttr_t));
+static_assert(offsetof(CounterAttributes, name) == offsetof(nvtxCounterAttr_t, name));
+static_assert(offsetof(CounterAttributes, scope_id) == offsetof(nvtxCounterAttr_t, scopeId));
+static_assert(offsetof(CounterAttributes, semantics) == offsetof(nvtxCounterAttr_t, semantics));
+static_assert(offsetof(CounterAttributes, id) == offsetof(nvtxCounterAttr_t, counterId));
+static_assert(sizeof(ScopeAttributes) == sizeof(nvtxScopeAttr_t));
+static_assert(offsetof(ScopeAttributes, path) == offsetof(nvtxScopeAttr_t, path));
+static_assert(offsetof(ScopeAttributes, parent) == offsetof(nvtxScopeAttr_t, parentScope));
+static_assert(offsetof(ScopeAttributes, id) == offsetof(nvtxScopeAttr_t, scopeId));
+#endif
 
 TEST(NvtxAbi, ComparedByTheCompiler) {
   EXPECT_GE(NVTX_VERSION, 3);

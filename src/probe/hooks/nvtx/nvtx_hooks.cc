@@ -312,20 +312,31 @@ bool FillTables(GetExportTable get_export_table) {
 
 bool FillExtension(const ExtensionModule* module) {
   if (module == nullptr || module->struct_size < sizeof(ExtensionModule) ||
-      module->module_id != kPayloadExtension || module->segment_count == 0 ||
-      module->segments == nullptr || module->segments->slots == nullptr) {
+      module->segment_count == 0 || module->segments == nullptr ||
+      module->segments->slots == nullptr) {
     return false;
   }
   const ExtensionSegment& segment = *module->segments;
-  const auto fill = [&](PayloadId id, auto* function) {
+  const auto fill = [&](auto id, auto* function) {
     if (static_cast<size_t>(id) < segment.slot_count)
       segment.slots[static_cast<size_t>(id)] = reinterpret_cast<intptr_t>(function);
   };
-  fill(PayloadId::kSchemaRegister, SchemaRegister);
-  fill(PayloadId::kMarkPayload, MarkPayload);
-  fill(PayloadId::kRangePushPayload, RangePushPayload);
-  fill(PayloadId::kRangePopPayload, RangePopPayload);
-  return true;
+  if (module->module_id == kPayloadExtension) {
+    fill(PayloadId::kSchemaRegister, SchemaRegister);
+    fill(PayloadId::kMarkPayload, MarkPayload);
+    fill(PayloadId::kRangePushPayload, RangePushPayload);
+    fill(PayloadId::kRangePopPayload, RangePopPayload);
+    fill(PayloadId::kScopeRegister, RegisterScope);
+    return true;
+  }
+  if (module->module_id == kCountersExtension) {
+    fill(CounterCall::kRegister, RegisterCounter);
+    fill(CounterCall::kSampleInt64, SampleInt64);
+    fill(CounterCall::kSampleFloat64, SampleFloat64);
+    fill(CounterCall::kSampleNoValue, SampleNoValue);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace vramscope::probe::nvtx

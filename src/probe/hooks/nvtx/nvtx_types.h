@@ -68,6 +68,7 @@ struct EventAttributes {
 // The payload extension: an NVTX instance that uses it calls InitializeInjectionNvtxExtension with
 // this. A slot that stays 0 is a function without a tool.
 inline constexpr uint16_t kPayloadExtension = 2;
+inline constexpr uint16_t kCountersExtension = 4;
 struct ExtensionSegment {
   size_t id;
   size_t slot_count;
@@ -129,7 +130,58 @@ enum class PayloadId : uint32_t {
   kMarkPayload = 2,
   kRangePushPayload = 3,
   kRangePopPayload = 4,
+  kScopeRegister = 12,
 };
+
+// What a counter belongs to, registered with the payload extension.
+struct ScopeAttributes {
+  size_t size;
+  const char* path;
+  uint64_t parent;
+  uint64_t id;
+};
+
+// The counters extension.
+enum class CounterCall : uint32_t {
+  kRegister = 0,
+  kSampleInt64 = 1,
+  kSampleFloat64 = 2,
+  kSampleNoValue = 4,
+};
+struct SemanticsHeader {
+  uint32_t size;
+  uint16_t id;
+  uint16_t version;
+  const SemanticsHeader* next;
+};
+inline constexpr uint16_t kCounterSemanticsId = 5;
+inline constexpr uint16_t kCounterSemanticsVersion = 2;
+// Only its first fields: limits follow.
+struct CounterSemantics {
+  SemanticsHeader header;
+  uint64_t flags;
+  const char* unit;
+  uint64_t scale_numerator;
+  uint64_t scale_denominator;
+};
+inline constexpr uint64_t kNormalize = 1 << 1;
+inline constexpr uint64_t kValueType = 3 << 4;
+inline constexpr uint64_t kDelta = 2 << 4;
+inline constexpr uint64_t kDeltaSinceStart = 3 << 4;
+struct CounterAttributes {
+  size_t size;
+  uint64_t schema_id;
+  const char* name;
+  const char* description;
+  uint64_t scope_id;
+  const SemanticsHeader* semantics;
+  uint64_t id;
+};
+inline constexpr uint8_t kSampleZero = 0;
+
+// Of counters and scopes: the tool chooses an id, or there is no tool; and the first such id.
+inline constexpr uint64_t kNoId = 0;
+inline constexpr uint64_t kFirstDynamicId = uint64_t{1} << 32;
 
 // The result of push and pop if no tool tracks levels. The probe says the same, so that a program
 // sees no difference.

@@ -8,8 +8,8 @@
 namespace vramscope::probe::nvtx {
 namespace {
 
-constexpr uint32_t kArenaBytes = 1 << 20;
-constexpr uint32_t kSlots = 1 << 14;
+constexpr uint32_t kArenaBytes = 4 << 20;
+constexpr uint32_t kSlots = 1 << 16;
 constexpr uint32_t kMaxProbes = 64;
 
 alignas(Registered) constinit char g_arena[kArenaBytes]{};
@@ -34,7 +34,7 @@ bool Is(const Registered& string, uint64_t hash, const char* text, size_t size_b
 
 // 0 when the arena is full.
 uint32_t Store(uint64_t hash, const char* text, size_t size_bytes) {
-  const auto need = static_cast<uint32_t>((offsetof(Registered, text) + size_bytes + 7) & ~7ull);
+  const auto need = static_cast<uint32_t>((offsetof(Registered, text) + size_bytes + 8) & ~7ull);
   if (g_used.load(std::memory_order_relaxed) > kArenaBytes - need)
     return 0;
   const uint32_t at = g_used.fetch_add(need, std::memory_order_relaxed);
