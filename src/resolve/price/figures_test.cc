@@ -532,6 +532,36 @@ TEST_F(FiguresTest, ACallUnderWayIsNobodyElsesMemory) {
               UnorderedElementsAre(Pair("before recording", 700), Pair("RM-internal", 9)));
 }
 
+// Seen on an H200: a server's requests of 32 MiB, one of them while `attach` read its first
+// figures.
+TEST_F(FiguresTest, ACallUnderWayAtTheFirstFigureIsNotFromBefore) {
+  device_.Late();
+  const int64_t first_ns = device_.Figure(732).when.begin_ns;
+  device_.Sample(741);
+  Move& move = device_.Moved(32);
+  move.when.begin_ns = first_ns - 1000;
+  device_.Moved(-32);
+  device_.Figure(700);
+  device_.Sample(709);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 700), Pair("RM-internal", 9)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+// As before, but the driver had not taken the memory yet.
+TEST_F(FiguresTest, ACallUnderWayAtTheFirstFigureMayTakeItsMemoryLater) {
+  device_.Late();
+  const int64_t first_ns = device_.Figure(700).when.begin_ns;
+  device_.Sample(709);
+  Move& move = device_.Moved(32);
+  move.when.begin_ns = first_ns - 1000;
+  device_.Figure(732);
+  device_.Sample(741);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 700), Pair("RM-internal", 9)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 TEST_F(FiguresTest, WhatAContextLeftInTheKernelModuleIsItsProcesses) {
   device_.Late();
   device_.Moved(20).from_before = true;

@@ -455,7 +455,7 @@ bool Pricer::IsUnsettled(const When& sample) const {
 // that memory counted as other processes'.
 void Pricer::OnLateStart(const LateStart& start) {
   const When when{start.since_ns, start.since_ns, start.since_ns};
-  const int64_t figure = input_.figures[start.figure].used_bytes;
+  const int64_t figure = input_.figures[start.figure].used_bytes - start.taken_bytes;
   Counter counter;
   counter.process = start.process;
   counter.part = Part::kBeforeRecording;
@@ -472,7 +472,8 @@ void Pricer::OnLateStart(const LateStart& start) {
   const int64_t later = sample.when.time_ns < start.time_ns
                             ? -KnownIn(sample.when.time_ns, start.time_ns)
                             : KnownIn(start.time_ns, sample.when.time_ns);
-  const int64_t left = sample.used_bytes - later - (checkpoints_.DeviceTotal() - others);
+  const int64_t taken = sample.when.begin_ns < start.taken_until_ns ? start.taken_bytes : 0;
+  const int64_t left = sample.used_bytes - taken - later - (checkpoints_.DeviceTotal() - others);
   int64_t rest = std::max<int64_t>(0, left);
   // What came with its context is in the device's figure and not in its own.
   if (figure > kNearlyNothing && rest > 0 && rest <= kLargestRm && !others_.are_listed()) {

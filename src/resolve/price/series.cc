@@ -63,6 +63,7 @@ class SeriesMaker {
 
   void EndOpenCalls();
   void FindLateStarts();
+  void FindTaken(LateStart* start) const;
   void FindPeriods();
   void CollectSpans();
   void AvoidCallsUnderWay();
@@ -179,10 +180,47 @@ void SeriesMaker::FindLateStarts() {
     if (!start.sample && !input_.samples.empty() &&
         input_.samples[0].when.time_ns - start.time_ns < kLateReadingNs)
       start.sample = 0;
+    FindTaken(&start);
     out_.late_starts.push_back(start);
   }
   std::sort(out_.late_starts.begin(), out_.late_starts.end(),
             [](const LateStart& a, const LateStart& b) { return a.time_ns < b.time_ns; });
+}
+
+// The first figure outside of the process's calls tells whether its first one had the memory of a
+// call under way.
+void SeriesMaker::FindTaken(LateStart* start) const {
+  constexpr size_t kMostFigures = 64;
+  const auto overlaps = [](const When& a, const When& b) {
+    return a.begin_ns <= b.end_ns && b.begin_ns <= a.end_ns;
+  };
+  const ProcessSample& first = input_.figures[start->figure];
+  int64_t asked = 0;
+  for (const Move& move : input_.moves) {
+    if (move.process != start->process || move.bytes <= 0 || move.when.time_ns <= start->time_ns ||
+        !overlaps(move.when, first.when))
+      continue;
+    asked += move.bytes;
+    start->taken_until_ns = std::max(start->taken_until_ns, move.when.end_ns);
+  }
+  const size_t end = std::min(input_.figures.size(), start->figure + kMostFigures);
+  for (size_t i = start->figure + 1; asked != 0 && i < end; ++i) {
+    const ProcessSample& figure = input_.figures[i];
+    bool is_quiet = figure.process == start->process;
+    int64_t known = 0;
+    for (const Move& move : input_.moves) {
+      if (move.process != start->process)
+        continue;
+      is_quiet = is_quiet && !overlaps(move.when, figure.when);
+      if (move.when.time_ns > start->time_ns && move.when.time_ns <= figure.when.time_ns)
+        known += move.bytes;
+    }
+    if (!is_quiet)
+      continue;
+    const int64_t before = figure.used_bytes - known;
+    start->taken_bytes = std::clamp<int64_t>(first.used_bytes - before, 0, asked);
+    return;
+  }
 }
 
 void SeriesMaker::FindPeriods() {

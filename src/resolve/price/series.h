@@ -66,6 +66,9 @@ struct LateStart {
   int64_t since_ns = 0;
   size_t figure = 0;             // NVML's
   std::optional<size_t> sample;  // the last before it, or the first one soon after
+  // What a call under way had taken by then, which counts when it ends, and when it ended.
+  int64_t taken_bytes = 0;
+  int64_t taken_until_ns = 0;
 };
 
 struct Series {
