@@ -115,7 +115,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
     module_types: { "h.0.mlp": "MLP" },
     iterations: [],
     marks: [],
-    nvtx: [],
+    lines: [],
     ...rest,
   };
 }

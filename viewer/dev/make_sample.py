@@ -465,7 +465,7 @@ def make(wanted, seed=7):
         "timelines": timelines, "strings": tables.strings, "frames": tables.frames,
         "stacks": tables.stacks, "sources": tables.sources, "paths": tables.paths,
         "marks": training.marks,
-        "nvtx": [],
+        "lines": [],
         "categories": CATEGORIES, "names": tables.names, "module_types": tables.types,
         "iterations": [[1, number, begin, end] for number, (begin, end) in
                        enumerate(zip([training.begin, *training.iteration_ends], training.iteration_ends))],

@@ -114,11 +114,11 @@ test("a device's first bucket is not drawn before its time", () => {
 });
 
 test("a counter is a line of its devices, and not of their memory", () => {
-  const nvtx = [
+  const lines = [
     { name: "query/op #1", process: 0, devices: [0], samples: [[10, 5], [20, 900]] },
     { name: "elsewhere", process: 0, devices: [], samples: [[10, 5]] },
   ];
-  const history = new Model(makePage({ timelines: [TIMELINE], nvtx })).histories[0];
+  const history = new Model(makePage({ timelines: [TIMELINE], lines })).histories[0];
   assert.deepEqual(history.counters.map(({ name }) => name), ["query/op #1"]);
   assert.deepEqual([9, 10, 19, 20, 400].map((at) => valueAt(history.counters[0], at)), [null, 5, 5, 900, 900]);
   assert.equal(history.highest(), 140);

@@ -234,7 +234,7 @@ TEST_F(PageTest, NvtxCountersAreOfTheDevicesOfTheirProcess) {
     tables.nvtx_samples.push_back({tables::NvtxCounterId{counter}, kStart + 10, bytes});
   EXPECT_THAT(
       Data(),
-      HasSubstr(R"("nvtx":[{"name":"high","process":1,"devices":[0],"samples":[[10,90],[10,-3]]},)"
+      HasSubstr(R"("lines":[{"name":"high","process":1,"devices":[0],"samples":[[10,90],[10,-3]]},)"
                 R"({"name":"low","process":1,"devices":[0],"samples":[[10,5]]},)"
                 R"({"name":"other","process":0,"devices":[],"samples":[[10,1]]}])"));
   PageLimits limits;
@@ -242,7 +242,20 @@ TEST_F(PageTest, NvtxCountersAreOfTheDevicesOfTheirProcess) {
   limits.nvml_samples = 1;
   EXPECT_THAT(
       Data(limits),
-      HasSubstr(R"("nvtx":[{"name":"high","process":1,"devices":[0],"samples":[[10,90]]}])"));
+      HasSubstr(R"("lines":[{"name":"high","process":1,"devices":[0],"samples":[[10,90]]}])"));
+}
+
+TEST_F(PageTest, TheHostsMemoryIsALineOfEachDevice) {
+  tables::HostSampleRow sample;
+  sample.time_ns = kStart + 20;
+  sample.resident_bytes = 700;
+  sample.limit_bytes = 900;
+  recording_.edit().host_samples.push_back(sample);
+  EXPECT_THAT(
+      Data(),
+      HasSubstr(
+          R"("lines":[{"name":"host: resident","process":-1,"devices":[0],"samples":[[20,700]]},)"
+          R"({"name":"host: its limit","process":-1,"devices":[0],"samples":[[20,900]]}])"));
 }
 
 TEST_F(PageTest, SamplesCountFromTheStartAndAreThinnedToTheirHighest) {

@@ -82,7 +82,16 @@ class PageData {
   void WriteModuleTypes();
   void WriteIterations();
   void WriteMarks();
-  void WriteNvtxCounters();
+  // A figure over time beside the ledger.
+  struct Line {
+    std::string name;
+    int64_t process = -1;         // -1: all of the program's
+    std::vector<size_t> devices;  // on the page
+    std::vector<std::pair<int64_t, int64_t>> samples;
+  };
+  std::vector<size_t> DevicesOf(tables::ProcessId process) const;
+  void AddHostLines(std::vector<Line>* lines) const;
+  void WriteLines();
   template <class Samples>
   void WriteHighest(std::string_view key, const Samples& samples, size_t limit);
 
@@ -340,41 +349,72 @@ void PageData::WriteHighest(std::string_view key, const Samples& samples, size_t
   json_.EndArray();
 }
 
-// A counter without a device is one of all devices that its process used.
-void PageData::WriteNvtxCounters() {
+// The page's devices that a process used.
+std::vector<size_t> PageData::DevicesOf(tables::ProcessId process) const {
+  std::vector<size_t> used;
+  for (size_t device = 0; device < report_.devices.size(); ++device) {
+    const auto is_here = [&](const tables::AccountRow& account) {
+      return account.device == report_.devices[device].device && account.process == process;
+    };
+    if (std::any_of(tables_.accounts.begin(), tables_.accounts.end(), is_here))
+      used.push_back(device);
+  }
+  return used;
+}
+
+// Counters, one without a device for all that its process used, and the memory of the host.
+void PageData::WriteLines() {
   const size_t count = std::min(report_.nvtx_counters.size(), limits_.nvtx_counters);
-  std::vector<std::vector<std::pair<int64_t, int64_t>>> samples(count);
+  std::vector<Line> lines(count);
   std::vector<size_t> places(tables_.nvtx_counters.size(), count);
-  for (size_t i = 0; i < count; ++i)
-    places[report_.nvtx_counters[i].id.value] = i;
+  for (size_t i = 0; i < count; ++i) {
+    const tables::NvtxCounterId id = report_.nvtx_counters[i].id;
+    const tables::NvtxCounterRow& row = tables_.nvtx_counters[id.value];
+    lines[i] = {report_.nvtx_counters[i].name, row.process.value, DevicesOf(row.process), {}};
+    if (row.device.value != 0) {
+      std::erase_if(lines[i].devices,
+                    [&](size_t device) { return report_.devices[device].device != row.device; });
+    }
+    places[id.value] = i;
+  }
   for (const tables::NvtxSampleRow& sample : tables_.nvtx_samples) {
     if (places[sample.counter.value] != count)
-      samples[places[sample.counter.value]].emplace_back(sample.time_ns, sample.bytes);
+      lines[places[sample.counter.value]].samples.emplace_back(sample.time_ns, sample.bytes);
   }
-  json_.Key("nvtx");
+  AddHostLines(&lines);
+  json_.Key("lines");
   json_.BeginArray();
-  for (size_t i = 0; i < count; ++i) {
-    const query::NvtxCounter& counter = report_.nvtx_counters[i];
-    const tables::NvtxCounterRow& row = tables_.nvtx_counters[counter.id.value];
+  for (const Line& line : lines) {
     json_.BeginObject();
-    json_.Field("name", counter.name);
-    json_.Field("process", row.process.value);
-    json_.Key("devices");
-    json_.BeginArray();
-    for (size_t device = 0; device < report_.devices.size(); ++device) {
-      const tables::DeviceId id = report_.devices[device].device;
-      const bool is_used = std::any_of(
-          tables_.accounts.begin(), tables_.accounts.end(), [&](const tables::AccountRow& account) {
-            return account.device == id && account.process == row.process;
-          });
-      if (row.device.value != 0 ? row.device == id : is_used)
-        json_.Uint(device);
-    }
-    json_.EndArray();
-    WriteHighest("samples", samples[i], limits_.nvml_samples / count);
+    json_.Field("name", line.name);
+    json_.Field("process", line.process);
+    NumberList(json_, "devices", line.devices);
+    WriteHighest("samples", line.samples, limits_.nvml_samples / lines.size());
     json_.EndObject();
   }
   json_.EndArray();
+}
+
+// Beside each device: the host's memory can be what limits a program.
+void PageData::AddHostLines(std::vector<Line>* lines) const {
+  using Row = tables::HostSampleRow;
+  constexpr std::pair<const char*, uint64_t Row::*> kLines[] = {
+      {"host: resident", &Row::resident_bytes},
+      {"host: pinned", &Row::pinned_bytes},
+      {"host: control group", &Row::used_bytes},
+      {"host: its limit", &Row::limit_bytes}};
+  for (const auto& [name, column] : kLines) {
+    Line line{.name = name};
+    for (size_t device = 0; device < report_.devices.size(); ++device)
+      line.devices.push_back(device);
+    bool has_any = false;
+    for (const Row& sample : tables_.host_samples) {
+      has_any |= sample.*column != 0;
+      line.samples.emplace_back(sample.time_ns, static_cast<int64_t>(sample.*column));
+    }
+    if (has_any)
+      lines->push_back(std::move(line));
+  }
 }
 
 void PageData::WriteAllocations() {
@@ -546,7 +586,7 @@ util::Status PageData::Write() {
   WriteModuleTypes();
   WriteIterations();
   WriteMarks();
-  WriteNvtxCounters();
+  WriteLines();
   WriteFindings(
       {recording_, iterations_, phases_, EndNs(),
        tables_.session.allocation_count <= limits_.advised},

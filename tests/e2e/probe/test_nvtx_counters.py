@@ -139,7 +139,7 @@ for i in range(3):
 @pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
 def test_counters_are_lines_of_the_page(tmp_path: Path) -> None:
     record(tmp_path, [str(HOST)], "--html", "x.html")
-    written = {counter["name"]: counter for counter in page_data(tmp_path / "x.html")["nvtx"]}
+    written = {counter["name"]: counter for counter in page_data(tmp_path / "x.html")["lines"]}
     assert [value for _, value in written["overall live"]["samples"]] == [0, 3_000_000_000, 100, 0]
     with Browser() as browser:
         browser.open(tmp_path / "x.html")

@@ -61,7 +61,7 @@ export class Legend {
       }, swatch(category), h("span", {}, name)),
     }));
     this.element.replaceChildren(...this.chips.map(({ button }) => button));
-    this.counters = new Set(history.counters.slice(0, 1));
+    this.counters = new Set(history.counters.filter(({ pid }) => pid !== undefined).slice(0, 1));
     this.lines = history.counters.map((line) => this.counterChip(line));
     if (history.nvml.time.length > 0) {
       this.lines.unshift(h("span", { class: "legend-chip" }, lineSwatch(history.nvml), "NVML"));
@@ -73,7 +73,7 @@ export class Legend {
   /** @param {Line} line */
   counterChip(line) {
     const chip = h("button", {
-      class: "legend-chip", type: "button", tabindex: -1, title: `NVTX counter ${line.name} of pid ${line.pid}`, "aria-pressed": String(this.counters.has(line)),
+      class: "legend-chip", type: "button", tabindex: -1, title: line.pid === undefined ? "Memory of the program's processes on the host, and of their control group" : `NVTX counter ${line.name} of pid ${line.pid}`, "aria-pressed": String(this.counters.has(line)),
       click: () => {
         if (!this.counters.delete(line)) this.counters.add(line);
         chip.setAttribute("aria-pressed", String(this.counters.has(line)));

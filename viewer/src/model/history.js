@@ -53,8 +53,8 @@ export class History {
     // If every sample is 0, NVML does not support the device.
     const nvml = timeline?.nvml.some((sample) => sample[1] > 0) ? timeline.nvml : [];
     this.nvml = lineOf("NVML", nvml);
-    /** @type {Line[]} Counters of bytes that its processes publish. */
-    this.counters = model.page.nvtx.filter(({ devices }) => devices.includes(device))
+    /** @type {Line[]} Counters of bytes that its processes publish, then the memory of the host, without a pid. */
+    this.counters = model.page.lines.filter(({ devices }) => devices.includes(device))
       .map(({ name, process, samples }) => ({ ...lineOf(name, samples), pid: model.page.processes[process]?.pid }));
     this.bucketTime = Float64Array.from(timeline ? timeline.t : []);
     this.buckets = this.bucketTime.length;

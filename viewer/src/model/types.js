@@ -459,8 +459,8 @@
  * @property {{device: number[], t: number[]}} changes Times of driver changes; `t` like in steps.
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
- * @property {{name: string, process: number, devices: number[], samples: [number, number][]}[]} nvtx Counters of bytes that
- *     processes publish, the ones with the highest peaks first.
+ * @property {{name: string, process: number, devices: number[], samples: [number, number][]}[]} lines Counters of bytes that
+ *     processes publish, the ones with the highest peaks first, and the memory of the host (process -1).
  * @property {IterationTable} iteration_table
  * @property {{answer: EnginePhases, notes: string[], windows: [number, number, number][]}|null} phases `windows`: begin,
   *     end and peak of each phase, where it is highest. null: no phases.
