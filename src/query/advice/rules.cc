@@ -25,21 +25,12 @@ using tables::FrameId;
 using tables::SiteRow;
 using tables::StackId;
 
-const SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block) {
-  return RowOf(input.recording.tables().sites, block.site);
-}
-
 // Bytes by what they are counted under, for the largest.
 template <class Key>
 Key Largest(const std::map<Key, uint64_t>& bytes) {
   const auto found = std::max_element(
       bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return found == bytes.end() ? Key() : found->first;
-}
-
-std::string PlaceText(const RuleInput& input, const std::map<FrameId, uint64_t>& lines) {
-  const FrameId line = Largest(lines);
-  return line.value == 0 ? "" : FormatFrame(input.recording, line);
 }
 
 // ---- checkpoint: a repeated layer's forward runs again in the backward
@@ -447,14 +438,31 @@ std::vector<Proposal> ProposeNotKeeping(const RuleInput& input) {
                              "nothing needs it on the device later");
 }
 
+// Confidences.
+constexpr char kExact[] = "exact";
+constexpr char kAbout[] = "about";
+
 constexpr std::array kRules = {
-    Rule{"checkpoint", ProposeCheckpoints},   Rule{"no_grad", ProposeNoGrad},
-    Rule{"attention", ProposeFusedAttention}, Rule{"fused", ProposeFusedSteps},
-    Rule{"buckets", ProposeBucketViews},      Rule{"release", ProposeReleases},
-    Rule{"keep", ProposeNotKeeping},
+    Rule{"checkpoint", kAbout, ProposeCheckpoints},
+    Rule{"no_grad", kAbout, ProposeNoGrad},
+    Rule{"attention", kAbout, ProposeFusedAttention},
+    Rule{"fused", kExact, ProposeFusedSteps},
+    Rule{"buckets", kAbout, ProposeBucketViews},
+    Rule{"release", kExact, ProposeReleases},
+    Rule{"keep", kExact, ProposeNotKeeping},
+    Rule{"allocator", kAbout, ProposeAllocatorSettings},
 };
 
 }  // namespace
+
+const SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block) {
+  return RowOf(input.recording.tables().sites, block.site);
+}
+
+std::string PlaceText(const RuleInput& input, const std::map<FrameId, uint64_t>& lines) {
+  const FrameId line = Largest(lines);
+  return line.value == 0 ? "" : FormatFrame(input.recording, line);
+}
 
 std::span<const Rule> AdviceRules() {
   return kRules;
