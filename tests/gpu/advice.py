@@ -7,9 +7,11 @@ import subprocess
 RULES = {
     "checkpoint": "checkpoint", "checkpoint_amp": "checkpoint", "checkpoint_cnn": "checkpoint", "no_grad": "no_grad",
     "attention": "attention", "fused": "fused", "buckets": "buckets", "release": "release", "keep": "keep",
+    "zero_grad": "zero_grad", "zero_grad_late": "zero_grad", "state_dict": "state_dict",
 }  # fmt: skip
 ON_PURPOSE = (
-    "kv_cache", "carried_state", "frozen", "accumulated", "averaged", "bucket_views",
+    "kv_cache", "carried_state", "frozen", "accumulated", "averaged", "accumulated_zeroed", "slow_optimizer", "bucket_views", "assigned_state",
+    "loaded_data",
 )  # fmt: skip
 MOST_OFF = 0.05
 

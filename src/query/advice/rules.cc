@@ -450,6 +450,8 @@ constexpr std::array kRules = {
     Rule{"buckets", kAbout, ProposeBucketViews},
     Rule{"release", kExact, ProposeReleases},
     Rule{"keep", kExact, ProposeNotKeeping},
+    Rule{"zero_grad", kAbout, ProposeDroppingGradients},
+    Rule{"state_dict", kExact, ProposeDroppingStateDicts},
     Rule{"allocator", kAbout, ProposeAllocatorSettings},
 };
 

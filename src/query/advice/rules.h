@@ -52,6 +52,8 @@ std::span<const Rule> AdviceRules();
 
 // Rules of other files.
 std::vector<Proposal> ProposeAllocatorSettings(const RuleInput& input);
+std::vector<Proposal> ProposeDroppingGradients(const RuleInput& input);
+std::vector<Proposal> ProposeDroppingStateDicts(const RuleInput& input);
 
 // For all rules.
 const tables::SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block);

@@ -43,6 +43,9 @@ def advice(file: Path, *options: str, status: int = 0) -> dict:
         ("buckets", "buckets", "gradient_as_bucket_view=True"),
         ("release", "release", "advised.py:"),
         ("keep", "keep", "advised.py:"),
+        ("zero_grad", "zero_grad", "without set_to_none=False"),
+        ("zero_grad_late", "zero_grad", "after each step"),
+        ("state_dict", "state_dict", "advised.py:"),
     ],
 )
 def test_what_is_promised_is_what_happens(tmp_path: Path, program: str, rule: str, word: str) -> None:
@@ -90,7 +93,8 @@ def test_a_recording_that_the_model_does_not_reproduce(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "kv_cache", "carried_state", "frozen", "accumulated", "averaged", "bucket_views",
+        "kv_cache", "carried_state", "frozen", "accumulated", "averaged", "accumulated_zeroed", "slow_optimizer", "bucket_views",
+        "assigned_state", "loaded_data",
     ],
 )  # fmt: skip
 def test_what_is_on_purpose_is_left_alone(tmp_path: Path, program: str) -> None:
