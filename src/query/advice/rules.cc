@@ -441,6 +441,7 @@ std::vector<Proposal> ProposeNotKeeping(const RuleInput& input) {
 // Confidences.
 constexpr char kExact[] = "exact";
 constexpr char kAbout[] = "about";
+constexpr char kAtMost[] = "at most";
 
 constexpr std::array kRules = {
     Rule{"checkpoint", kAbout, ProposeCheckpoints},
@@ -452,6 +453,7 @@ constexpr std::array kRules = {
     Rule{"keep", kExact, ProposeNotKeeping},
     Rule{"zero_grad", kAbout, ProposeDroppingGradients},
     Rule{"state_dict", kExact, ProposeDroppingStateDicts},
+    Rule{"communicators", kAtMost, ProposeSharingGroups},
     Rule{"allocator", kAbout, ProposeAllocatorSettings},
 };
 
@@ -464,6 +466,18 @@ const SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block) {
 std::string PlaceText(const RuleInput& input, const std::map<FrameId, uint64_t>& lines) {
   const FrameId line = Largest(lines);
   return line.value == 0 ? "" : FormatFrame(input.recording, line);
+}
+
+OtherPeak DevicePeakWith(const RuleInput& input, const std::vector<tables::PeakRow>& peaks) {
+  const tables::Tables& tables = input.recording.tables();
+  const tables::DeviceId device = RowOf(tables.accounts, input.blocks.account).device;
+  const auto most = [&](const std::vector<tables::PeakRow>& rows) {
+    uint64_t bytes = 0;
+    for (const tables::PeakRow& row : rows)
+      bytes = std::max(bytes, row.device == device ? row.bytes : 0);
+    return bytes;
+  };
+  return {"device", most(tables.peaks), most(peaks)};
 }
 
 std::span<const Rule> AdviceRules() {

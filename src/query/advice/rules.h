@@ -54,10 +54,13 @@ std::span<const Rule> AdviceRules();
 std::vector<Proposal> ProposeAllocatorSettings(const RuleInput& input);
 std::vector<Proposal> ProposeDroppingGradients(const RuleInput& input);
 std::vector<Proposal> ProposeDroppingStateDicts(const RuleInput& input);
+std::vector<Proposal> ProposeSharingGroups(const RuleInput& input);
 
 // For all rules.
 const tables::SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block);
 // The line with most of these bytes; "" without one.
 std::string PlaceText(const RuleInput& input, const std::map<tables::FrameId, uint64_t>& lines);
+// Of the account's device, as recorded and in `peaks`.
+OtherPeak DevicePeakWith(const RuleInput& input, const std::vector<tables::PeakRow>& peaks);
 
 }  // namespace vramscope::query
