@@ -454,6 +454,7 @@ constexpr std::array kRules = {
     Rule{"zero_grad", kAbout, ProposeDroppingGradients},
     Rule{"state_dict", kExact, ProposeDroppingStateDicts},
     Rule{"communicators", kAtMost, ProposeSharingGroups},
+    Rule{"local_memory", kAtMost, ProposeOtherKernels},
     Rule{"allocator", kAbout, ProposeAllocatorSettings},
 };
 

@@ -55,6 +55,7 @@ std::vector<Proposal> ProposeAllocatorSettings(const RuleInput& input);
 std::vector<Proposal> ProposeDroppingGradients(const RuleInput& input);
 std::vector<Proposal> ProposeDroppingStateDicts(const RuleInput& input);
 std::vector<Proposal> ProposeSharingGroups(const RuleInput& input);
+std::vector<Proposal> ProposeOtherKernels(const RuleInput& input);
 
 // For all rules.
 const tables::SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block);
