@@ -22,6 +22,41 @@ void AddIndented(const std::string& line, TextLines* text) {
   text->Add(std::string(kIndent, ' ') + Wrapped(text->Clean(line), kIndent, kIndent, style));
 }
 
+// "saves about 523 MiB of reserved memory".
+std::string SavesText(const query::Saving& saving) {
+  const std::string of = saving.lowers == "reserved" ? " of reserved memory"
+                         : saving.lowers == "device" ? " of the device"
+                                                     : "";
+  const std::string sure = saving.confidence == "exact" ? "" : saving.confidence + " ";
+  return "saves " + sure + FormatBytes(saving.saves_bytes) + of;
+}
+
+// Of the device. What PyTorch reserves falls with what is allocated: of those two, the larger.
+uint64_t SavedBytes(const query::Savings& savings) {
+  uint64_t saved = savings.allocated_peak_bytes - savings.together_bytes;
+  uint64_t beside = 0;
+  for (const query::Saving& saving : savings.savings) {
+    if (saving.lowers == "reserved")
+      saved = std::max(saved, saving.saves_bytes);
+    else if (saving.lowers == "device")
+      beside += saving.saves_bytes;
+  }
+  return saved + beside;
+}
+
+std::string ClosingText(const query::Savings& savings) {
+  const auto allocated = std::ranges::count(savings.savings, "allocated", &query::Saving::lowers);
+  std::string text;
+  if (allocated > 0) {
+    text = fmt::format("{}: {} allocated at the peak. ", allocated == 1 ? "With it" : "Together",
+                       FormatBytes(savings.together_bytes));
+  }
+  text += "This is computed from the recorded allocations. ";
+  return text + (static_cast<size_t>(allocated) == savings.savings.size()
+                     ? "The allocator's cache and the driver's memory are not predicted."
+                     : "Reserved memory and the device's are those of one change alone.");
+}
+
 void AddBudget(const query::Savings& savings, TextLines* text) {
   if (!savings.budget_bytes)
     return;
@@ -33,7 +68,7 @@ void AddBudget(const query::Savings& savings, TextLines* text) {
   }
   const bool one = savings.savings.size() == 1;
   const std::string changes = one ? "change" : "changes";
-  const uint64_t saved = savings.allocated_peak_bytes - savings.together_bytes;
+  const uint64_t saved = SavedBytes(savings);
   if (savings.savings.empty()) {
     text->Add(
         fmt::format("It exceeds {} by {}.", FormatBytes(budget), FormatBytes(*savings.over_bytes)));
@@ -79,9 +114,9 @@ std::string FormatSavings(const query::Savings& savings,
   }
   size_t number = 0;
   for (const query::Saving& saving : savings.savings) {
-    text.AddWrapped(fmt::format("{}. {}: saves {}", ++number, text.Clean(saving.change),
-                                FormatBytes(saving.saves_bytes)),
-                    Ink::kBold);
+    text.AddWrapped(
+        fmt::format("{}. {}: {}", ++number, text.Clean(saving.change), SavesText(saving)),
+        Ink::kBold);
     AddIndented("why: " + saving.why, &text);
     if (!saving.condition.empty())
       AddIndented("if: " + saving.condition, &text);
@@ -89,12 +124,7 @@ std::string FormatSavings(const query::Savings& savings,
       AddIndented("most of it: " + saving.place, &text);
   }
   text.Add("");
-  text.AddWrapped(
-      fmt::format("{}: {} allocated at the peak. This is computed from the recorded "
-                  "allocations. The allocator's cache and the driver's memory are not predicted.",
-                  savings.savings.size() == 1 ? "With it" : "Together",
-                  FormatBytes(savings.together_bytes)),
-      Ink::kDim);
+  text.AddWrapped(ClosingText(savings), Ink::kDim);
   return text.Take();
 }
 

@@ -25,21 +25,12 @@ using tables::FrameId;
 using tables::SiteRow;
 using tables::StackId;
 
-const SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block) {
-  return RowOf(input.recording.tables().sites, block.site);
-}
-
 // Bytes by what they are counted under, for the largest.
 template <class Key>
 Key Largest(const std::map<Key, uint64_t>& bytes) {
   const auto found = std::max_element(
       bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return found == bytes.end() ? Key() : found->first;
-}
-
-std::string PlaceText(const RuleInput& input, const std::map<FrameId, uint64_t>& lines) {
-  const FrameId line = Largest(lines);
-  return line.value == 0 ? "" : FormatFrame(input.recording, line);
 }
 
 // ---- checkpoint: a repeated layer's forward runs again in the backward
@@ -447,14 +438,48 @@ std::vector<Proposal> ProposeNotKeeping(const RuleInput& input) {
                              "nothing needs it on the device later");
 }
 
+// Confidences.
+constexpr char kExact[] = "exact";
+constexpr char kAbout[] = "about";
+constexpr char kAtMost[] = "at most";
+
 constexpr std::array kRules = {
-    Rule{"checkpoint", ProposeCheckpoints},   Rule{"no_grad", ProposeNoGrad},
-    Rule{"attention", ProposeFusedAttention}, Rule{"fused", ProposeFusedSteps},
-    Rule{"buckets", ProposeBucketViews},      Rule{"release", ProposeReleases},
-    Rule{"keep", ProposeNotKeeping},
+    Rule{"checkpoint", kAbout, ProposeCheckpoints},
+    Rule{"no_grad", kAbout, ProposeNoGrad},
+    Rule{"attention", kAbout, ProposeFusedAttention},
+    Rule{"fused", kExact, ProposeFusedSteps},
+    Rule{"buckets", kAbout, ProposeBucketViews},
+    Rule{"release", kExact, ProposeReleases},
+    Rule{"keep", kExact, ProposeNotKeeping},
+    Rule{"zero_grad", kAbout, ProposeDroppingGradients},
+    Rule{"state_dict", kExact, ProposeDroppingStateDicts},
+    Rule{"communicators", kAtMost, ProposeSharingGroups},
+    Rule{"local_memory", kAtMost, ProposeOtherKernels},
+    Rule{"allocator", kAbout, ProposeAllocatorSettings},
 };
 
 }  // namespace
+
+const SiteRow& SiteOf(const RuleInput& input, const LiveBlock& block) {
+  return RowOf(input.recording.tables().sites, block.site);
+}
+
+std::string PlaceText(const RuleInput& input, const std::map<FrameId, uint64_t>& lines) {
+  const FrameId line = Largest(lines);
+  return line.value == 0 ? "" : FormatFrame(input.recording, line);
+}
+
+OtherPeak DevicePeakWith(const RuleInput& input, const std::vector<tables::PeakRow>& peaks) {
+  const tables::Tables& tables = input.recording.tables();
+  const tables::DeviceId device = RowOf(tables.accounts, input.blocks.account).device;
+  const auto most = [&](const std::vector<tables::PeakRow>& rows) {
+    uint64_t bytes = 0;
+    for (const tables::PeakRow& row : rows)
+      bytes = std::max(bytes, row.device == device ? row.bytes : 0);
+    return bytes;
+  };
+  return {"device", most(tables.peaks), most(peaks)};
+}
 
 std::span<const Rule> AdviceRules() {
   return kRules;

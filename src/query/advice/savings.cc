@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kMostSavings = 5;
 // A smaller saving is not worth a change.
 constexpr uint64_t kLeastShareOfPeak = 100;
+constexpr char kAllocated[] = "allocated";
 
 struct Found {
   Saving saving;
@@ -74,16 +75,21 @@ util::Result<Savings> FindSavings(const tables::Recording& recording,
   std::vector<Found> found;
   for (const Rule& rule : AdviceRules()) {
     for (Proposal& proposal : rule.propose(input)) {
-      const uint64_t bytes = total.With(proposal.changes).bytes;
-      if (bytes >= peak.bytes || peak.bytes - bytes < peak.bytes / kLeastShareOfPeak)
+      const OtherPeak lowered =
+          proposal.other ? *proposal.other
+                         : OtherPeak{kAllocated, peak.bytes, total.With(proposal.changes).bytes};
+      if (lowered.bytes >= lowered.recorded_bytes ||
+          lowered.recorded_bytes - lowered.bytes < lowered.recorded_bytes / kLeastShareOfPeak)
         continue;
       found.push_back({{.rule = rule.name,
                         .change = std::move(proposal.change),
                         .why = std::move(proposal.why),
                         .condition = std::move(proposal.condition),
                         .place = std::move(proposal.place),
-                        .saves_bytes = peak.bytes - bytes,
-                        .peak_bytes = bytes},
+                        .lowers = lowered.lowers,
+                        .confidence = rule.confidence,
+                        .saves_bytes = lowered.recorded_bytes - lowered.bytes,
+                        .peak_bytes = lowered.bytes},
                        std::move(proposal.changes)});
     }
   }

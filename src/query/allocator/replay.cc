@@ -7,7 +7,6 @@
 namespace vramscope::query {
 namespace {
 
-constexpr size_t kMostTries = 200;
 constexpr uint64_t kMostReplayedSteps = 50'000'000;
 constexpr uint64_t kHiddenBytes = kMebibyte - 512;
 
@@ -215,12 +214,13 @@ bool ReproductionTry::Run(bool last) {
 Reproduction Reproduce(const RecordedRequests& requests,
                        const AllocatorRules& rules,
                        const AllocatorSettings& settings,
-                       uint64_t device_bytes) {
+                       uint64_t device_bytes,
+                       size_t most_tries) {
   std::set<SegmentPair> apart;
   uint64_t steps = 0;
   for (size_t i = 1;; ++i) {
     ReproductionTry attempt(requests, rules, settings, device_bytes, &apart);
-    const bool last = i >= kMostTries || steps > kMostReplayedSteps;
+    const bool last = i >= most_tries || steps > kMostReplayedSteps;
     const bool done = attempt.Run(last);
     steps += attempt.steps();
     if (done)

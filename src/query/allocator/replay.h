@@ -36,12 +36,15 @@ struct Reproduction {
   AllocatorReplay replay;
 };
 
+inline constexpr size_t kMostTries = 200;
+
 // Replays what was recorded under the settings of the recording. Streams and private pools are not
-// recorded: segments that cannot be one stream's get different numbers.
+// recorded: segments that cannot be one stream's get different numbers, which takes some tries.
 Reproduction Reproduce(const RecordedRequests& requests,
                        const AllocatorRules& rules,
                        const AllocatorSettings& settings,
-                       uint64_t device_bytes);
+                       uint64_t device_bytes,
+                       size_t most_tries = kMostTries);
 
 // The same settings without what changes no replay of these requests. A replay has no limit, so it
 // collects no garbage. `max_split_bytes` above all segments has no effect. Which segments there can

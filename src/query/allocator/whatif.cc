@@ -86,7 +86,7 @@ util::Result<Reproduction> WhatIfMaker::FindSettings(const RecordedRequests& req
   const util::Status status = ApplyAllocatorSettings(gpu->recorded_settings, rules_, &settings);
   if (!status.ok())
     return util::Status::Error("the recorded settings: " + status.message());
-  return Reproduce(requests, rules_, settings, DeviceBytes(*gpu));
+  return Reproduce(requests, rules_, settings, DeviceBytes(*gpu), options_.only ? 1 : kMostTries);
 }
 
 void WhatIfMaker::AddFailure(const RecordedRequests& requests,
@@ -203,6 +203,8 @@ util::Result<WhatIf> WhatIfMaker::Make() {
   if (all.empty())
     return util::Status::Error("no program of it used PyTorch's allocator on a GPU");
   for (const RecordedRequests& requests : all) {
+    if (options_.only && requests.account != *options_.only)
+      continue;
     const tables::AccountRow& account = tables::RowOf(tables_.accounts, requests.account);
     const tables::ProcessRow& process = tables::RowOf(tables_.processes, account.process);
     if (process.began_late != 0) {

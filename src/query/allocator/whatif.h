@@ -15,6 +15,8 @@ namespace vramscope::query {
 struct WhatIfOptions {
   std::vector<std::string> settings;  // beside the usual ones
   std::optional<uint64_t> card_bytes;
+  // No other process and device. It is replayed once, without a search for streams.
+  std::optional<tables::AccountId> only;
 };
 
 // An error where no process used PyTorch's allocator, or its beginning was not recorded.

@@ -202,6 +202,16 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
   return std::move(peaks->highest);
 }
 
+util::Result<std::vector<tables::PeakRow>> FindPeaksWithout(
+    const tables::Recording& recording,
+    const std::function<bool(const tables::SiteRow& site)>& leaves_out) {
+  auto peaks = FindPeaksOf(recording, Cells(recording, leaves_out), WholeSpans(recording.tables()),
+                           [](const Cell& cell) { return cell.group == 0; });
+  if (!peaks.ok())
+    return peaks.status();
+  return std::move(peaks->highest);
+}
+
 util::Result<std::vector<tables::PeakRow>> FindUnbackedPeaks(const tables::Recording& recording) {
   const std::vector<tables::SiteRow>& sites = recording.tables().sites;
   if (std::all_of(sites.begin(), sites.end(), [](const auto& site) { return site.unbacked == 0; }))

@@ -58,6 +58,11 @@ util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording&
 // nothing ever was like that.
 util::Result<std::vector<tables::PeakRow>> FindUnbackedPeaks(const tables::Recording& recording);
 
+// The same without the allocations of some sites.
+util::Result<std::vector<tables::PeakRow>> FindPeaksWithout(
+    const tables::Recording& recording,
+    const std::function<bool(const tables::SiteRow& site)>& leaves_out);
+
 // The same of what some processes have, whatever others have beside them.
 util::Result<std::vector<tables::PeakRow>> FindPeaks(
     const tables::Recording& recording,

@@ -6,6 +6,7 @@ A name that is no rule's is a program that does something else on purpose, and g
 import contextlib
 import os
 import sys
+import tempfile
 
 import torch
 from torch import nn
@@ -132,7 +133,9 @@ def run_buckets(follow):
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo", store=store, rank=0, world_size=1)
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)])
-    parallel = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=follow)
+    # What gloo's threads exchanged, they free when they run again: neither parameters nor buckets that are made anew.
+    fixed = {"init_sync": False, "find_unused_parameters": True}
+    parallel = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=follow, **fixed)
     train(parallel, lambda: torch.randn(8, 512), torch.optim.SGD(model.parameters(), lr=0.1, fused=True))
     torch.distributed.destroy_process_group()
 
@@ -151,6 +154,97 @@ def run_keep(follow):
     model = Model(layers=2)
     kept = []
     train(model, batch, fused(model), lambda outputs: kept.append(float(outputs.detach().mean()) if follow else outputs))
+
+
+def wide(layers=6):
+    return nn.Sequential(*[nn.Linear(512, 512) for _ in range(layers)])
+
+
+def run_zero_grad(follow):
+    model = wide()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for _ in range(STEPS):
+        model(torch.randn(8 * BATCH, 512)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=follow)
+
+
+def run_zero_grad_late(follow):
+    model = wide()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for _ in range(STEPS):
+        loss = model(torch.randn(8 * BATCH, 512)).square().mean()
+        if not follow:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if follow:
+            optimizer.zero_grad()
+
+
+def saved_state(model, folder):
+    torch.save(model.state_dict(), folder + "/model.pt")
+    return folder + "/model.pt"
+
+
+def run_state_dict(follow):
+    model = wide(layers=12)
+    with tempfile.TemporaryDirectory() as folder:
+        state = torch.load(saved_state(model, folder))
+        model.load_state_dict(state)
+    if follow:
+        del state
+    train(model, lambda: torch.randn(8, 512), torch.optim.SGD(model.parameters(), lr=0.1, fused=True))
+
+
+def run_assigned_state(_):
+    """What is loaded is what the model has."""
+    model = wide(layers=12)
+    with tempfile.TemporaryDirectory() as folder:
+        state = torch.load(saved_state(model, folder))
+        model.load_state_dict(state, assign=True)
+    train(model, lambda: torch.randn(8, 512), torch.optim.SGD(model.parameters(), lr=0.1, fused=True))
+
+
+def run_loaded_data(_):
+    """A data set of other sizes than the parameters'."""
+    model = wide(layers=2)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save([torch.randn(8 * (i + 1), 512) for i in range(16)], folder + "/data.pt")
+        batches = torch.load(folder + "/data.pt")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for batch in batches:
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def run_accumulated_zeroed(_):
+    """The gradients that wait in a forward are added to."""
+    model = wide()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for step in range(4 * STEPS):
+        model(torch.randn(8 * BATCH, 512)).square().mean().backward()
+        if step % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+
+
+def run_slow_optimizer(_):
+    """One optimizer steps each time, the other adds up the gradients of all steps."""
+    model = wide()
+    often = torch.optim.SGD(model[:3].parameters(), lr=0.1, fused=True)
+    rarely = torch.optim.AdamW(model[3:].parameters(), fused=True)
+    for step in range(STEPS):
+        model(torch.randn(8 * BATCH, 512)).square().mean().backward()
+        often.step()
+        often.zero_grad()
+    rarely.step()
+
+
+def run_bucket_views(_):
+    """The buckets are the gradients, and stay."""
+    run_buckets(True)
 
 
 def run_kv_cache(_):

@@ -384,6 +384,8 @@
  * @property {string} why
  * @property {string|null} condition
  * @property {string|null} place
+ * @property {string} lowers
+ * @property {string} confidence
  * @property {number} saves_bytes
  * @property {number} peak_bytes
  */

@@ -12,6 +12,7 @@ import { processOf } from "../model/tree_paths.js";
 /** @typedef {import("../model/state.js").Store} Store */
 /** @typedef {import("../model/view.js").View} View */
 /** @typedef {import("../model/types.js").Leak} Leak */
+/** @typedef {import("../model/types.js").Saving} Saving */
 
 /** @typedef {{row: number, byCategory: Float64Array}} Iteration */
 
@@ -95,6 +96,15 @@ export function makeRefusals(model, store) {
 }
 
 /**
+ * As in the text of `report --advice`.
+ * @param {Saving} saving
+ */
+function savesText({ lowers, confidence, saves_bytes: bytes }) {
+  const of = lowers === "reserved" ? " of reserved memory" : lowers === "device" ? " of the device" : "";
+  return `saves ${confidence === "exact" ? "" : `${confidence} `}${formatBytes(bytes)}${of}`;
+}
+
+/**
  * What would lower the peak, with the text of `report --advice`. The largest saving is in sight, the rest opens.
  * @param {Model} model
  */
@@ -105,15 +115,18 @@ export function makeAdvice(model) {
   const device = devices.find(({ index }) => index === found.device);
   const line = (/** @type {string} */ name, /** @type {string|null} */ text) => (text ? h("p", {}, h("span", { class: "soft" }, `${name}: `), text) : null);
   const rest = savings.length - 1;
+  const allocated = savings.filter(({ lowers }) => lowers === "allocated").length;
   return [h("section", { class: "card advised", "aria-label": "Advice" }, h("details", {},
-    h("summary", {}, h("h2", {}, "To lower the peak: "), `${savings[0].change}: saves ${formatBytes(savings[0].saves_bytes)}`,
+    h("summary", {}, h("h2", {}, "To lower the peak: "), `${savings[0].change}: ${savesText(savings[0])}`,
       rest > 0 ? h("span", { class: "soft" }, ` and ${rest} more`) : null),
     h("p", {}, `Allocated by process ${pid}${device ? ` on ${deviceLabel(device)}` : ""} at the peak: `, h("b", { title: formatExact(peak) }, formatBytes(peak))),
-    h("ol", {}, ...savings.map(({ change, why, condition, place, saves_bytes: bytes }) => h("li", {},
-      h("b", { title: formatExact(bytes) }, `${change}: saves ${formatBytes(bytes)}`),
-      line("why", why), line("if", condition), line("most of it", place)))),
-    h("p", { class: "soft" }, `${rest > 0 ? "Together" : "With it"}: `, h("span", { title: formatExact(together) }, formatBytes(together)),
-      " allocated at the peak. This is computed from the recorded allocations. The allocator's cache and the driver's memory are not predicted.")))];
+    h("ol", {}, ...savings.map((saving) => h("li", {},
+      h("b", { title: formatExact(saving.saves_bytes) }, `${saving.change}: ${savesText(saving)}`),
+      line("why", saving.why), line("if", saving.condition), line("most of it", saving.place)))),
+    h("p", { class: "soft" }, ...(allocated === 0 ? [] : [`${allocated > 1 ? "Together" : "With it"}: `,
+      h("span", { title: formatExact(together) }, formatBytes(together)), " allocated at the peak. "]), "This is computed from the recorded allocations. ",
+      allocated === savings.length ? "The allocator's cache and the driver's memory are not predicted."
+        : "Reserved memory and the device's are those of one change alone.")))];
 }
 
 export class LeaksView {
