@@ -58,8 +58,8 @@ struct Tables {
   std::vector<IterationRow> iterations;     // by process and number
   std::vector<PeakRow> peaks;               // one a device, in their order
   std::vector<OutOfMemoryRow> out_of_memory;
-  std::vector<PhaseRow> phases;  // by process and time
-  std::vector<GraphRow> graphs;  // by process and time
+  std::vector<PhaseRow> phases;                 // by process and time
+  std::vector<GraphRow> graphs;                 // by process and time
   std::vector<XlaOperationRow> xla_operations;  // by program, largest program first
   std::vector<LossRow> losses;
   std::vector<ViolationRow> violations;

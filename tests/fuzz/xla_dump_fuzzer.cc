@@ -13,10 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     text = left.substr(0, left.find('\f'));
     left.remove_prefix(text.size() < left.size() ? text.size() + 1 : text.size());
   }
-  const auto peak =
-      vramscope::trace::SplitXlaPeak({texts[0], texts[1], texts[2]}, [](std::string_view file) {
-        return file.find("/site-packages/") == std::string_view::npos;
-      });
+  const auto peak = vramscope::trace::SplitXlaPeak(
+      {texts[0], texts[1], texts[2]},
+      [](std::string_view file) { return file.find("/site-packages/") == std::string_view::npos; });
   if (!peak.ok())
     return 0;
   uint64_t sum = 0;

@@ -34,8 +34,17 @@ std::string KindText(const query::XlaOperation& operation) {
   return text;
 }
 
-std::string NameText(const query::XlaOperation& operation) {
-  return operation.op_name.empty() ? operation.instruction : operation.op_name;
+// Without the program's own name, which all operations of "jit_step" begin with: "jit(step)/".
+std::string NameText(const query::XlaProgram& program, const query::XlaOperation& operation) {
+  const size_t slash = operation.op_name.find("/");
+  std::string start = operation.op_name.substr(0, slash);
+  if (start.ends_with(')'))
+    start.pop_back();
+  std::replace(start.begin(), start.end(), '(', '_');
+  if (operation.op_name.empty())
+    return operation.instruction;
+  return slash != std::string::npos && start == program.name ? operation.op_name.substr(slash + 1)
+                                                             : operation.op_name;
 }
 
 std::vector<AlikeOperations> GroupAlike(const query::XlaProgram& program) {
@@ -43,7 +52,7 @@ std::vector<AlikeOperations> GroupAlike(const query::XlaProgram& program) {
   std::map<std::string, size_t> known;
   for (const query::XlaOperation& operation : program.operations) {
     const std::string text =
-        NameText(operation) + '\n' + operation.place + '\n' + KindText(operation);
+        NameText(program, operation) + '\n' + operation.place + '\n' + KindText(operation);
     const size_t group = known.try_emplace(text, groups.size()).first->second;
     if (group == groups.size())
       groups.push_back({&operation});
@@ -82,7 +91,7 @@ void AddProgram(const query::XlaProgram& program, TextLines* text) {
                   {std::to_string(group.count)},
                   {text->Clean(group.first->place)},
                   {KindText(*group.first)},
-                  {text->Clean(NameText(*group.first))}});
+                  {text->Clean(NameText(program, *group.first))}});
   }
   if (count != 0)
     table.AddRest({{FormatBytes(others)}, {std::to_string(count)}, {"others"}, {}, {}});

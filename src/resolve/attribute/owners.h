@@ -49,7 +49,8 @@ class Owners {
 // driver, its runtime and the probe, which act for their callers.
 Owner OwnerOfImage(std::string_view path);
 
-// Whether a Python file is the user's own code: outside installed packages and the standard library.
+// Whether a Python file is the user's own code: outside installed packages and the standard
+// library.
 bool IsUserFile(std::string_view file);
 // Whether a frame is the user's own code: Python files outside installed packages and the standard
 // library, and native frames of the program's binaries except those of vramscope/annotate.h.

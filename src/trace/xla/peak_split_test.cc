@@ -189,6 +189,7 @@ TEST(XlaPeak, DamageIsAnError) {
        std::map<std::string, std::string>{{"size=600", "size=1001"},
                                           {"offset=700", "offset=18446744073709551615"},
                                           {"size 1000", "size 18446744073709551615"},
+                                          {"size 50, ", "size 18446744073709551615, "},
                                           {"size=100,offset=600", "size=,offset=600"}}) {
     texts = Small();
     texts.buffers.replace(texts.buffers.find(from), from.size(), to);
