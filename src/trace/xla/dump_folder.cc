@@ -20,9 +20,10 @@ constexpr size_t kMostEntries = size_t{1} << 18;
 constexpr size_t kMostBufferBytes = size_t{64} << 20;
 constexpr size_t kMostHloBytes = size_t{256} << 20;
 constexpr uint64_t kMostBytesOfAll = uint64_t{2} << 30;
-// File systems take their times from a clock that is read less often.
-constexpr int64_t kClockSlackNs = 1'000'000'000;
+// Another machine's clock may give a file its time.
+constexpr int64_t kClockSlackNs = 60'000'000'000;
 constexpr uint64_t kXlaGranule = 256;
+constexpr char kNoDump[] = "no dump of it, as if it came from a cache of compiled programs";
 
 // As XLA writes a module's name in the name of a file.
 std::string InFileName(std::string name) {
@@ -33,13 +34,14 @@ std::string InFileName(std::string name) {
   return name;
 }
 
-// "module_0006.jit_step.cpu_after_optimizations": of "jit_step"?
-bool IsDumpOf(std::string_view stem, std::string_view program) {
+// "jit_step.cpu_after_optimizations" of "module_0006.jit_step.cpu_after_optimizations"; "" of
+// others.
+std::string_view WithoutNumber(std::string_view stem) {
   if (!TakePrefix(kModulePrefix, &stem))
-    return false;
+    return {};
   while (!stem.empty() && std::isdigit(static_cast<unsigned char>(stem.front())) != 0)
     stem.remove_prefix(1);
-  return TakePrefix(".", &stem) && TakePrefix(program, &stem) && stem.starts_with(".");
+  return TakePrefix(".", &stem) ? stem : std::string_view();
 }
 
 // Whether a program that asked for `temp_bytes` may have been recorded with that many.
@@ -67,7 +69,7 @@ XlaDumpFolder::XlaDumpFolder(std::string path, int64_t since_wall_ns, IsOwnFile 
       dumps_.push_back({name.substr(0, name.size() - kBufferSuffix.size()), time_ns});
   }
   std::sort(dumps_.begin(), dumps_.end(), [](const Dump& a, const Dump& b) {
-    return std::pair(b.time_ns, b.stem) < std::pair(a.time_ns, a.stem);
+    return WithoutNumber(a.stem) < WithoutNumber(b.stem);
   });
 }
 
@@ -80,11 +82,13 @@ util::Result<std::string> XlaDumpFolder::Read(const std::string& name, size_t li
 }
 
 std::vector<XlaDumpFolder::Dump*> XlaDumpFolder::DumpsOf(const std::string& program) {
-  const std::string name = InFileName(program);
+  const std::string begin = InFileName(program) + ".";
   std::vector<Dump*> found;
-  for (Dump& dump : dumps_) {
-    if (!IsDumpOf(dump.stem, name))
-      continue;
+  auto at = std::lower_bound(
+      dumps_.begin(), dumps_.end(), begin,
+      [](const Dump& dump, const std::string& text) { return WithoutNumber(dump.stem) < text; });
+  for (; at != dumps_.end() && WithoutNumber(at->stem).starts_with(begin); ++at) {
+    Dump& dump = *at;
     if (!std::exchange(dump.is_known, true)) {
       const util::Result<std::string> text =
           Read(dump.stem + std::string(kBufferSuffix), kMostBufferBytes);
@@ -94,13 +98,16 @@ std::vector<XlaDumpFolder::Dump*> XlaDumpFolder::DumpsOf(const std::string& prog
     }
     found.push_back(&dump);
   }
+  std::sort(found.begin(), found.end(), [](const Dump* a, const Dump* b) {
+    return std::pair(b->time_ns, b->stem) < std::pair(a->time_ns, a->stem);
+  });
   return found;
 }
 
 util::Result<XlaPeak> XlaDumpFolder::Split(const Dump& dump, const std::string& program) {
   VRAMSCOPE_ASSIGN_OR_RETURN(const std::string hlo, Read(dump.stem + ".txt", kMostHloBytes));
   if (HloModuleName(hlo) != program)
-    return util::Status::Error("no dump of it");
+    return util::Status::Error(kNoDump);
   VRAMSCOPE_ASSIGN_OR_RETURN(const std::string buffers,
                              Read(dump.stem + std::string(kBufferSuffix), kMostBufferBytes));
   VRAMSCOPE_ASSIGN_OR_RETURN(const std::string ranges,
@@ -110,7 +117,7 @@ util::Result<XlaPeak> XlaDumpFolder::Split(const Dump& dump, const std::string& 
 
 util::Result<XlaDumpFolder::Found> XlaDumpFolder::Find(const std::string& program,
                                                        uint64_t recorded_bytes) {
-  std::string why = "no dump of it";
+  std::string why = kNoDump;
   std::vector<Dump*> dumps = DumpsOf(program);
   for (const Dump* const dump : dumps)
     why = dump->error.empty() ? why : dump->error;

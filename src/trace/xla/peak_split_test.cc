@@ -161,7 +161,7 @@ TEST(XlaPeak, NamesTheInnermostFrameOutsideOfLibraries) {
     hlo.replace(hlo.find(copy), copy.size(), copy + " stack_frame_id=2");
     const auto peak = Split({texts.buffers, texts.live_ranges, hlo});
     ASSERT_TRUE(peak.ok()) << peak.status().message();
-    const HloPlace& place = ByName(*peak)["copy.remat"].hlo.place;
+    const HloPlace place = ByName(*peak)["copy.remat"].hlo.place;
     EXPECT_EQ(place.file, "/me/train.py") << frames;
     EXPECT_EQ(place.function, "step");
     EXPECT_EQ(place.line, 7U);
