@@ -277,7 +277,7 @@ def dataset_tables():
 def main():
     docs, code = ("<!-- generated: {} -->", "<!-- end -->"), ("// generated: {}", "// end")
     python = ("# generated: {}", "# end")
-    answers = ("Report", "Iterations", "EnginePhases", "Leaks", "Prediction", "WhatIf", "RankReport", "Refusals", "Savings")
+    answers = ("Report", "Iterations", "EnginePhases", "XlaPrograms", "Leaks", "Prediction", "WhatIf", "RankReport", "Refusals", "Savings")
     pages = [
         (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in answers}, *docs),
         (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),

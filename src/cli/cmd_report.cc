@@ -41,6 +41,7 @@ struct ReportArguments {
   std::string oom;  // which refusal, "0": the last one that was for good; empty: not asked for
   bool ranks = false;
   bool phases = false;
+  bool xla_hlo = false;
   bool advice = false;
   std::string budget;
   bool json = false;
@@ -269,6 +270,23 @@ util::Status ShowPhases(const ReportArguments& arguments) {
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
 }
 
+util::Status ShowXlaPrograms(const ReportArguments& arguments) {
+  VRAMSCOPE_RETURN_IF_ERROR(CheckAlone(arguments, "--xla-hlo"));
+  std::vector<std::string> objects;
+  for (const std::string& file : arguments.files) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
+    const util::Result<query::XlaPrograms> programs = query::MakeXlaPrograms(*recording);
+    if (!programs)
+      return util::Status::Error(file + ": " + programs.status().message());
+    if (arguments.json)
+      objects.push_back(output::XlaProgramsJson(*programs, *recording));
+    else
+      VRAMSCOPE_RETURN_IF_ERROR(
+          PrintOut(output::FormatXlaPrograms(*programs, output::DetectStyle(STDOUT_FILENO))));
+  }
+  return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
+}
+
 // *fits: whether all recordings stay within the budget.
 util::Status ShowSavings(const ReportArguments& arguments, bool* fits) {
   VRAMSCOPE_RETURN_IF_ERROR(CheckAlone(arguments, "--advice and --budget"));
@@ -382,6 +400,8 @@ util::Status ShowReports(const ReportArguments& arguments) {
     return util::Status::Error("--timeline: " + buckets.message());
   if (arguments.phases)
     return ShowPhases(arguments);
+  if (arguments.xla_hlo)
+    return ShowXlaPrograms(arguments);
   const bool has_folder = std::any_of(arguments.files.begin(), arguments.files.end(), IsFolder);
   if (arguments.ranks || (has_folder && arguments.keywords.dictionaries.empty()))
     return ShowRanks(arguments);
@@ -480,6 +500,8 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "Show several FILEs as one report: the ranks of one program");
   report->add_flag("--phases", arguments->phases,
                    "Show what each phase of an inference engine took and left");
+  report->add_flag("--xla-hlo", arguments->xla_hlo,
+                   "Show what XLA's programs hold at their peak, by operation (`run --xla-hlo`)");
   report->add_flag("--advice", arguments->advice,
                    "Show what would lower the peak, and by how much");
   report

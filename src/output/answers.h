@@ -98,6 +98,13 @@ std::string FormatPhases(const query::EnginePhases& phases,
 std::vector<std::string> PhaseNotes(const query::EnginePhases& phases,
                                     const tables::Recording& recording);
 
+// The temporary memory of XLA's programs.
+
+inline constexpr char kXlaProgramsSchema[] = "vramscope.xla_programs/1";
+std::string XlaProgramsJson(const query::XlaPrograms& programs, const tables::Recording& recording);
+// Of each program the largest operations; those that read alike are one.
+std::string FormatXlaPrograms(const query::XlaPrograms& programs, const Style& style);
+
 // What would lower the peak.
 
 inline constexpr char kSavingsSchema[] = "vramscope.savings/1";

@@ -88,6 +88,44 @@ const util::Content* ContentOf(const std::string& name) {
   return name == kStopFile || name.ends_with(format::kSessionExtension) ? &kEmptyContent : nullptr;
 }
 
+// XLA names its dumps after the module, and makes folders of that name for a module's inputs.
+constexpr char kDumpPrefix[] = "module_";
+
+// The first entry of the folder for XLA's dumps that is no dump of this user, and why; otherwise
+// "".
+std::string ForeignDump(const util::OwnedDirectory& folder, const std::string& shown, bool is_top) {
+  for (const std::string& name : folder.Names()) {
+    const std::string path = shown + "/" + name;
+    if (is_top && !name.starts_with(kDumpPrefix))
+      return path + " is not part of a recording";
+    const auto file = folder.Open(name, nullptr);
+    if (file || !folder.Has(name))
+      continue;
+    const auto below = is_top ? folder.OpenBelow(name) : file.status();
+    if (!below.ok())
+      return path + file.status().message().substr(folder.path().size() + 1 + name.size());
+    if (const std::string why = ForeignDump(*below, path, false); !why.empty())
+      return why;
+  }
+  return "";
+}
+
+// Leaves what ForeignDump() names.
+void RemoveDumps(const util::OwnedDirectory& directory, const std::string& name, bool is_top) {
+  const auto folder = directory.OpenBelow(name);
+  if (!folder)
+    return;
+  for (const std::string& entry : folder->Names()) {
+    if (is_top && !entry.starts_with(kDumpPrefix))
+      continue;
+    if (const auto file = folder->Open(entry, nullptr); file)
+      (void)folder->Remove(entry, *file);
+    else if (is_top)
+      RemoveDumps(*folder, entry, false);
+  }
+  (void)directory.RemoveEmpty(name);
+}
+
 // False if another process keeps it for longer than that, or if locks are not supported.
 bool LockWithin(int fd, std::chrono::milliseconds patience, bool* is_busy) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -110,6 +148,8 @@ void RemoveEntries(const util::OwnedDirectory& directory, bool gives_space_back)
   for (const std::string& name : names) {
     if (name.ends_with(format::kUnrecordedExtension) && directory.RemoveLink(name))
       continue;
+    if (name == trace::kXlaDumpFolder)
+      RemoveDumps(directory, name, true);
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
       continue;
@@ -156,6 +196,15 @@ std::string ForeignEntry(const util::OwnedDirectory& directory) {
   for (const std::string& name : directory.Names()) {
     if (name.ends_with(format::kUnrecordedExtension) && directory.HasLink(name))
       continue;
+    if (name == trace::kXlaDumpFolder) {
+      const auto folder = directory.OpenBelow(name);
+      if (!folder && directory.Has(name))
+        return folder.status().message().substr(directory.path().size() + 1);
+      const std::string why = folder ? ForeignDump(*folder, name, true) : "";
+      if (!why.empty())
+        return why;
+      continue;
+    }
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
       return name + " is not part of a recording";
@@ -210,6 +259,8 @@ util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
     json.Field("host", host);
   if (!record.options.empty())
     json.Field("options", record.options);
+  if (!record.xla_dumps.empty())
+    json.Field("xla_dumps", record.xla_dumps);
   json.Field("directory", directory.Identity());
   json.EndObject();
   json.Finish();

@@ -91,6 +91,8 @@ struct SessionRecord {
   std::string name;
   std::vector<std::string> command;
   std::string options;  // VRAMSCOPE_OPTIONS
+  // Where XLA writes its dumps: trace::kXlaDumpFolder, which is made in the directory, or a path.
+  std::string xla_dumps = {};
 };
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory, const SessionRecord& record);
 

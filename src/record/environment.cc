@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -22,6 +23,7 @@ constexpr char kProbeName[] = "libvramscope_probe.so";
 constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
 constexpr char kKokkosVariable[] = "KOKKOS_TOOLS_LIBS";
 constexpr char kOldKokkosVariable[] = "KOKKOS_PROFILE_LIBRARY";
+constexpr char kXlaVariable[] = "XLA_FLAGS";
 constexpr char kSanitizerVariable[] = "ASAN_OPTIONS";
 constexpr char kAnyLinkOrder[] = "verify_asan_link_order=0";
 
@@ -45,7 +47,68 @@ std::string ListWithoutProbe(std::string_view list) {
   return kept;
 }
 
+// The value of the last --xla_dump_to of XLA_FLAGS, which the shell has not unquoted.
+std::optional<std::string> DumpFolderOf(std::string_view flags) {
+  constexpr std::string_view kBlanks = " \t\r\n", kName = "--xla_dump_to=";
+  std::optional<std::string> folder;
+  while (true) {
+    flags.remove_prefix(std::min(flags.find_first_not_of(kBlanks), flags.size()));
+    if (!flags.starts_with('-'))
+      return folder;
+    const bool is_it = flags.starts_with(kName);
+    const size_t equals = flags.find_first_of("= \t\r\n");
+    std::string value;
+    if (equals != std::string_view::npos && equals + 1 < flags.size() && flags[equals] == '=' &&
+        (flags[equals + 1] == '"' || flags[equals + 1] == '\'')) {
+      const char quote = flags[equals + 1];
+      size_t at = equals + 2;
+      for (; at < flags.size() && flags[at] != quote; ++at) {
+        at += quote == '"' && flags[at] == '\\' && at + 1 < flags.size() ? 1U : 0U;
+        value += flags[at];
+      }
+      flags.remove_prefix(std::min(at + 1, flags.size()));
+    } else {
+      const size_t end = std::min(flags.find_first_of(kBlanks), flags.size());
+      if (is_it)
+        value = flags.substr(kName.size(), end - kName.size());
+      flags.remove_prefix(end);
+    }
+    if (is_it)
+      folder = value;
+  }
+}
+
 }  // namespace
+
+util::Result<XlaDumpFlags> AddXlaDump(std::string_view flags, const std::string& folder) {
+  const size_t first = flags.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && flags[first] != '-') {
+    return util::Status::Error(
+        "--xla-hlo: XLA_FLAGS names a file of flags: put the flags into the variable");
+  }
+  XlaDumpFlags added{std::string(flags), folder, false};
+  if (!added.flags.empty())
+    added.flags += ' ';
+  if (const std::optional<std::string> users = DumpFolderOf(flags)) {
+    if (users->empty() || *users == "-" || *users == "sponge") {
+      return util::Status::Error(fmt::format(
+          "--xla-hlo: --xla_dump_to={} in XLA_FLAGS is not a folder: remove it", *users));
+    }
+    std::error_code error;
+    added.folder = std::filesystem::absolute(*users, error).lexically_normal().string();
+    added.is_users = true;
+  } else {
+    std::string quoted;
+    for (const char byte : folder) {
+      if (byte == '"' || byte == '\\')
+        quoted += '\\';
+      quoted += byte;
+    }
+    added.flags += "--xla_dump_to=\"" + quoted + "\" ";
+  }
+  added.flags += "--xla_dump_hlo_as_text";
+  return added;
+}
 
 std::string OptionsText(const RecordingOptions& options) {
   std::string text;
@@ -139,6 +202,8 @@ Variables RecordingVariables(const std::string& probe,
   if (sanitizer.find(kAnyLinkOrder) == std::string::npos)
     sanitizer += (sanitizer.empty() ? "" : ":") + std::string(kAnyLinkOrder);
   variables.emplace_back(kSanitizerVariable, sanitizer);
+  if (!options.xla_flags.empty())
+    variables.emplace_back(kXlaVariable, options.xla_flags);
   if (options.unpooled) {
     // Every framework that has a cache and a variable to switch it off; what the user says goes.
     for (const auto& [name, value] : {std::pair("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),

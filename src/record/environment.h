@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,9 @@ struct RecordingOptions {
   bool no_python = false;
   bool paused = false;
   bool unpooled = false;
-  bool await_report = false;  // a RefusalWatch is there, for which the first lack of memory waits
-  std::string session;        // one of SessionsOf() the directory
+  bool await_report = false;   // a RefusalWatch is there, for which the first lack of memory waits
+  std::string session;         // one of SessionsOf() the directory
+  std::string xla_flags = {};  // XLA_FLAGS for the program; "": as they are
   // Host memory that replaces refused device memory: at most this many bytes a process.
   std::optional<uint64_t> overflow_bytes;
   uint64_t ring_bytes = 0;  // 0: there is no ring
@@ -44,6 +46,15 @@ std::string FindPackage();
 bool NvtxIsOurs();
 // The same for Kokkos Tools.
 bool KokkosIsOurs();
+
+// XLA_FLAGS with which XLA writes its dumps as text, into `folder` unless XLA_FLAGS names another.
+struct XlaDumpFlags {
+  std::string flags;
+  std::string folder;  // absolute
+  bool is_users = false;
+};
+// `flags`: XLA_FLAGS as it is. An error if XLA could not write into a folder.
+util::Result<XlaDumpFlags> AddXlaDump(std::string_view flags, const std::string& folder);
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

@@ -81,6 +81,38 @@ TEST(RecordingVariables, IsTheKokkosToolUnlessThereIsOne) {
   }
 }
 
+TEST(AddXlaDump, AppendsToTheUsersFlags) {
+  const auto flags = [](const char* users) { return AddXlaDump(users, "/a b/\"x\".vram.d/xla"); };
+  EXPECT_EQ(flags("")->flags, "--xla_dump_to=\"/a b/\\\"x\\\".vram.d/xla\" --xla_dump_hlo_as_text");
+  const auto added = flags("--xla_gpu_x=\"--xla_dump_to=/no\"");
+  EXPECT_EQ(added->flags.find("--xla_gpu_x=\"--xla_dump_to=/no\" --xla_dump_to=\"/a b"), 0U);
+  EXPECT_EQ(added->folder, "/a b/\"x\".vram.d/xla");
+  EXPECT_FALSE(added->is_users);
+}
+
+TEST(AddXlaDump, KeepsTheUsersFolder) {
+  for (const char* const users :
+       {"--xla_dump_to=/tmp/dump", " --xla_dump_to=/x --v=1 --xla_dump_to='/tmp/dump'",
+        "--xla_dump_to=\"/tmp/du\\mp\" --v"}) {
+    const auto added = AddXlaDump(users, "/d.vram.d/xla");
+    ASSERT_TRUE(added.ok());
+    EXPECT_EQ(added->folder, "/tmp/dump") << users;
+    EXPECT_TRUE(added->is_users);
+    EXPECT_EQ(added->flags, std::string(users) + " --xla_dump_hlo_as_text");
+  }
+}
+
+TEST(AddXlaDump, NeedsAFolder) {
+  for (const char* const users :
+       {"--xla_dump_to=-", "--xla_dump_to= --v", "--xla_dump_to=sponge", " /etc/flags"})
+    EXPECT_FALSE(AddXlaDump(users, "/d.vram.d/xla").ok()) << users;
+}
+
+TEST(RecordingVariables, PassesTheFlagsOfXla) {
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "XLA_FLAGS"), "(not set)");
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {.xla_flags = "--v"}), "XLA_FLAGS"), "--v");
+}
+
 TEST(OptionsText, ListsWhatIsOn) {
   EXPECT_EQ(OptionsText({}), "");
   EXPECT_EQ(OptionsText({.cpu = true, .native = true, .no_python = true, .paused = true}),

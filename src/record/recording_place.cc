@@ -104,6 +104,8 @@ util::Status RecordingPlace::MakeSession(const SessionRecord& session) {
   }
   live_ = std::move(*made);
   util::Status status = WriteSessionRecord(live_, session);
+  if (status.ok() && session.xla_dumps == trace::kXlaDumpFolder)
+    status = live_.CreateBelow(trace::kXlaDumpFolder).status();
   if (status.ok()) {
     util::Result<std::unique_ptr<LiveFileWriter>> file =
         LiveFileWriter::Create(live_.CreateFile(kLauncherFile), session.command);

@@ -58,8 +58,9 @@ struct Tables {
   std::vector<IterationRow> iterations;     // by process and number
   std::vector<PeakRow> peaks;               // one a device, in their order
   std::vector<OutOfMemoryRow> out_of_memory;
-  std::vector<PhaseRow> phases;  // by process and time
-  std::vector<GraphRow> graphs;  // by process and time
+  std::vector<PhaseRow> phases;                 // by process and time
+  std::vector<GraphRow> graphs;                 // by process and time
+  std::vector<XlaOperationRow> xla_operations;  // by program, largest program first
   std::vector<LossRow> losses;
   std::vector<ViolationRow> violations;
   std::vector<NoteRow> notes;
@@ -93,6 +94,7 @@ struct Tables {
     visit(self.out_of_memory);
     visit(self.phases);
     visit(self.graphs);
+    visit(self.xla_operations);
     visit(self.losses);
     visit(self.violations);
     visit(self.notes);

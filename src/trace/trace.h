@@ -94,6 +94,9 @@ struct HostSample {
   uint64_t kills = 0;
 };
 
+// The folder for XLA's dumps in a live directory.
+inline constexpr char kXlaDumpFolder[] = "xla";
+
 struct SessionInfo {
   std::string path;
   std::string name;      // --name, else the command's basename
@@ -106,6 +109,8 @@ struct SessionInfo {
   uint64_t file_bytes = 0;
   // For a ring: the start of its complete history. Before it only what lived at chosen instants is.
   std::optional<int64_t> history_ns = {};
+  // The folder into which XLA wrote its dumps (run --xla-hlo); "": none, or it may not be read.
+  std::string xla_dumps;
   bool sampled = false;  // NVML's figures are all there is: the programs ran without the probe
   std::vector<std::pair<std::string, std::string>> notes;  // key, value; what `info` prints
 };

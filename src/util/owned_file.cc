@@ -285,6 +285,30 @@ Result<OwnedDirectory> OwnedDirectory::OpenOrCreatePrivate(const std::string& pa
   return directory;
 }
 
+Result<OwnedDirectory> OwnedDirectory::OpenBelow(const std::string& name) const {
+  const std::string path = path_ + "/" + name;
+  UniqueFd fd(openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.ok() || fstat(fd.get(), &info) != 0)
+    return FileError(path, "is not a directory, or cannot be opened", errno);
+  if (info.st_uid != owner_)
+    return Status::Error(path + ": belongs to another user");
+  return OwnedDirectory(path, std::move(fd), owner_);
+}
+
+Result<OwnedDirectory> OwnedDirectory::CreateBelow(const std::string& name) const {
+  if (mkdirat(fd_.get(), name.c_str(), kDirectoryMode) != 0)
+    return FileError(path_ + "/" + name, "cannot be made", errno);
+  Result<OwnedDirectory> made = OpenBelow(name);
+  if (made)
+    (void)!fchmod(made->fd(), kDirectoryMode);
+  return made;
+}
+
+bool OwnedDirectory::RemoveEmpty(const std::string& name) const {
+  return unlinkat(fd_.get(), name.c_str(), AT_REMOVEDIR) == 0;
+}
+
 Result<OwnedDirectory> OwnedDirectory::CreateTemporary(const std::string& prefix) {
   std::string path = prefix + "XXXXXX";
   if (mkdtemp(path.data()) == nullptr)

@@ -71,6 +71,9 @@ class OwnedDirectory {
   static Result<OwnedDirectory> Create(const std::string& path);
   // An existing one that other users cannot enter, or one that this call makes.
   static Result<OwnedDirectory> OpenOrCreatePrivate(const std::string& path);
+  // An existing directory in this one, and one that this call makes there.
+  Result<OwnedDirectory> OpenBelow(const std::string& name) const;
+  Result<OwnedDirectory> CreateBelow(const std::string& name) const;
   // A directory with a random name that begins with `prefix`, a path.
   static Result<OwnedDirectory> CreateTemporary(const std::string& prefix);
   // A directory with a random hidden name, beside `path`.
@@ -101,6 +104,7 @@ class OwnedDirectory {
   bool CreateLink(const std::string& name, const std::string& target) const;
   bool HasLink(const std::string& name) const;  // a symbolic link of this user's
   bool RemoveLink(const std::string& name) const;
+  bool RemoveEmpty(const std::string& name) const;        // a directory
   std::string LinkTarget(const std::string& name) const;  // "" if it is no such link
   // Renames the directory to `path`, an unused name in the same parent. 0 or errno; ENOENT if it is
   // not at its path any more.

@@ -77,6 +77,14 @@ size_t AskPhases(const Recording& recording, Extent) {
          output::FormatPhases(*phases, recording, kStyle).size();
 }
 
+size_t AskXlaPrograms(const Recording& recording, Extent) {
+  const auto programs = query::MakeXlaPrograms(recording);
+  if (!programs)
+    return 0;
+  return output::XlaProgramsJson(*programs, recording).size() +
+         output::FormatXlaPrograms(*programs, kStyle).size();
+}
+
 size_t AskSavings(const Recording& recording, Extent) {
   const auto savings = query::FindSavings(recording, uint64_t{1} << 34);
   if (!savings)
@@ -195,6 +203,7 @@ std::vector<Question> MakeQuestions() {
   questions.push_back({"leaks", AskLeaks});
   questions.push_back({"whatif", AskWhatIf});
   questions.push_back({"phases", AskPhases});
+  questions.push_back({"xla programs", AskXlaPrograms});
   questions.push_back({"savings", AskSavings});
   questions.push_back({"page", AskPage});
   questions.push_back({"peaks", AskPeaks});

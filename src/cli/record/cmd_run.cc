@@ -46,6 +46,7 @@ struct RunOptions {
   RecordingOptions recording;
   ReportOptions report;
   std::string overflow;  // a SIZE, "all" without one, empty where it is off
+  bool xla_hlo = false;
   std::string snapshot_on;
   std::string ring;
   std::string summary;  // a folder
@@ -73,6 +74,8 @@ class Run {
   int Finish(int wait_status);
   util::Status CheckSummary();
   void FinishSummary(bool finished);
+  // Into the live directory, as soon as there is one.
+  util::Result<XlaDumpFlags> XlaDump() const;
 
   RunOptions options_;
   Program program_;
@@ -120,6 +123,8 @@ util::Status Run::Check() {
       return ring.status();
     options_.recording.ring_bytes = *ring;
   }
+  if (options_.xla_hlo)
+    VRAMSCOPE_RETURN_IF_ERROR(XlaDump().status());
   VRAMSCOPE_RETURN_IF_ERROR(CheckSummary());
   util::Result<std::string> probe = FindProbe();
   if (!probe)
@@ -132,6 +137,12 @@ util::Status Run::Check() {
     probe_ = probe_link_ = *link;
   }
   return {};
+}
+
+util::Result<XlaDumpFlags> Run::XlaDump() const {
+  const char* const flags = getenv("XLA_FLAGS");
+  return AddXlaDump(flags != nullptr ? flags : "",
+                    place_.live_directory() + "/" + trace::kXlaDumpFolder);
 }
 
 util::Status Run::CheckSummary() {
@@ -412,7 +423,11 @@ int Run::Execute() {
   if (!options_.overflow.empty() && UsesExpandableSegments())
     notes_.push_back(
         "--overflow does not serve expandable segments: set expandable_segments:False");
-  const SessionRecord session{options_.name, options_.command, OptionsText(options_.recording)};
+  SessionRecord session{options_.name, options_.command, OptionsText(options_.recording)};
+  if (options_.xla_hlo) {
+    const util::Result<XlaDumpFlags> dump = XlaDump();
+    session.xla_dumps = dump && dump->is_users ? dump->folder : trace::kXlaDumpFolder;
+  }
   if (const util::Status status = place_.Open(session, child_->pid()); !status.ok())
     return Fail(status.message());
   StartSampling();
@@ -420,6 +435,10 @@ int Run::Execute() {
   recording.await_report = true;
   if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
     recording.session = ids[0];
+  if (options_.xla_hlo) {
+    if (const util::Result<XlaDumpFlags> dump = XlaDump(); dump)
+      recording.xla_flags = dump->flags;
+  }
   Variables variables = RecordingVariables(probe_, place_.live_directory(), recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));
@@ -458,6 +477,8 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
                 "Record CPU tensors too (default if there is no GPU)");
   run->add_flag("--unpooled", options->recording.unpooled,
                 "Turn off the frameworks' memory pools: each tensor is a driver allocation");
+  run->add_flag("--xla-hlo", options->xla_hlo,
+                "Record what XLA's programs hold at their peak, by operation: `report --xla-hlo`");
   run->add_flag("--overflow{all}", options->overflow,
                 "When a GPU is full, use host memory instead, at most SIZE: the program continues, "
                 "more slowly")

@@ -59,6 +59,11 @@ void WritePhasesJson(const query::EnginePhases& phases,
   WriteAnswer(kPhasesSchema, phases, {&recording}, json);
 }
 
+std::string XlaProgramsJson(const query::XlaPrograms& programs,
+                            const tables::Recording& recording) {
+  return AnswerJson(kXlaProgramsSchema, programs, {&recording});
+}
+
 void WriteSavingsJson(const query::Savings& savings,
                       const tables::Recording& recording,
                       util::JsonWriter& json) {

@@ -132,6 +132,8 @@ util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& rec
 util::Result<Iterations> MakeIterations(const tables::Recording& recording);
 // An error where no phase of an inference engine is known.
 util::Result<EnginePhases> MakePhases(const tables::Recording& recording);
+// An error where XLA dumped nothing.
+util::Result<XlaPrograms> MakeXlaPrograms(const tables::Recording& recording);
 util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options);
 // What `run --summary` leaves of a recording: at most 64 KiB a rank.
 util::Result<Summary> MakeSummary(const tables::Recording& recording);

@@ -96,6 +96,10 @@ bool IsUserFrame(const trace::Trace& trace, const tables::FrameRow& frame) {
            !image.starts_with("/lib64/") && !image.starts_with("/usr/lib") &&
            !file.ends_with("/vramscope/annotate.h") && trace.string(frame.function) != "_start";
   }
+  return IsUserFile(file);
+}
+
+bool IsUserFile(std::string_view file) {
   // Code without a file ("<string>", a notebook cell) is the user's. Code that PyTorch generates is
   // not; the user's call of it is further out.
   return !file.empty() && !util::Contains(file, "/site-packages/") &&

@@ -49,6 +49,9 @@ class Owners {
 // driver, its runtime and the probe, which act for their callers.
 Owner OwnerOfImage(std::string_view path);
 
+// Whether a Python file is the user's own code: outside installed packages and the standard
+// library.
+bool IsUserFile(std::string_view file);
 // Whether a frame is the user's own code: Python files outside installed packages and the standard
 // library, and native frames of the program's binaries except those of vramscope/annotate.h.
 bool IsUserFrame(const trace::Trace& trace, const tables::FrameRow& frame);

@@ -199,6 +199,8 @@ void Ledger::On(const trace::EventContext& at, const trace::Communicator& e) {
 void Ledger::On(const trace::EventContext& at, const trace::XlaBlock& e) {
   blocks_.On(at, e);
   base_.iterations.On(at, e);
+  if (!trace().session().xla_dumps.empty())
+    xla_programs_.On(e);
 }
 
 void Ledger::On(const trace::EventContext& at, const trace::ModuleGone& e) {

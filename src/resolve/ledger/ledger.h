@@ -11,6 +11,7 @@
 
 #include "resolve/attribute/captures.h"
 #include "resolve/attribute/module_names.h"
+#include "resolve/attribute/xla_programs.h"
 #include "resolve/ledger/base.h"
 #include "resolve/ledger/blocks.h"
 #include "resolve/ledger/driver_objects.h"
@@ -78,6 +79,7 @@ class Ledger {
   const std::vector<price::DevicePrices>& prices() const { return prices_; }
   const std::vector<MarkRecord>& marks() const { return marks_; }
   const Captures& captures() const { return captures_; }
+  const ExecutedPrograms& xla_programs() const { return xla_programs_; }
   const NvtxCounters& nvtx_counters() const { return nvtx_counters_; }
   const std::vector<tables::OutOfMemoryRow>& out_of_memory() const { return out_of_memory_; }
   // By number of the trace's host samples.
@@ -142,6 +144,7 @@ class Ledger {
   DriverObjects objects_;
   Blocks blocks_;
   Captures captures_;
+  ExecutedPrograms xla_programs_;
   ModuleNames modules_;
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;

@@ -81,6 +81,8 @@ SessionJson ParseSessionJson(std::string_view text) {
       std::from_chars(value.data(), value.data() + value.size(), session.start_wall_ns);
     } else if (key == "directory") {
       session.directory = value;
+    } else if (key == "xla_dumps") {
+      session.xla_dumps = value;
     } else if (!value.empty() && value != "null") {
       if (key == "host")
         session.host = value;

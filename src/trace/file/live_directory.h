@@ -24,6 +24,7 @@ struct SessionJson {
   int64_t start_wall_ns = 0;
   std::string host;
   std::string directory;  // util::OwnedDirectory::Identity() of the one that it was written into
+  std::string xla_dumps;  // kXlaDumpFolder in the directory, or a path
   std::vector<std::pair<std::string, std::string>> notes;  // all other keys, their values as text
 };
 

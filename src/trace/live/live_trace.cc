@@ -105,6 +105,11 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   if (!why.empty())
     live.source_lines_.Close();
   live.NameCells(Cells::Read(directory));
+  // Whoever follows a recording does not ask for them.
+  if (session.xla_dumps == kXlaDumpFolder && !live.IsFollowed())
+    live.session_.xla_dumps = directory + "/" + kXlaDumpFolder;
+  else if (why.empty() && session.xla_dumps.starts_with("/") && !live.IsFollowed())
+    live.session_.xla_dumps = session.xla_dumps;
   if (!reading.IsAtItsPath())
     return finished();
   live.directory_ = directory;

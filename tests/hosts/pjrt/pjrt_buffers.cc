@@ -4,13 +4,15 @@
 // the plugin has given out to the file of VRAMSCOPE_TEST_STEPS with ".xla" behind it. With
 // VRAMSCOPE_TEST_CLIENT_ENDS it only destroys the clients, while memory is in use beside buffers.
 // With VRAMSCOPE_TEST_EXECUTIONS=N eight threads only execute a program N times each, and it adds
-// the number of executions a second.
+// the number of executions a second. Files of the folder VRAMSCOPE_TEST_XLA_DUMP are written into
+// the folder that XLA_FLAGS names, as XLA writes its dumps.
 #include <pthread.h>
 #include <vramscope/annotate.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <thread>
@@ -251,6 +253,31 @@ void Train(const std::vector<Plugin>& plugins) {
   StepOf(plugins, "trained");
 }
 
+// The last --xla_dump_to of XLA_FLAGS, with or without quotes.
+std::string DumpFolder() {
+  const char* const flags = std::getenv("XLA_FLAGS");
+  const std::string text = flags != nullptr ? flags : "", name = "--xla_dump_to=";
+  size_t begin = text.rfind(name);
+  if (begin == std::string::npos)
+    return "";
+  begin += name.size();
+  const bool is_quoted = text[begin] == '"';
+  begin += is_quoted ? 1 : 0;
+  return text.substr(begin, text.find(is_quoted ? '"' : ' ', begin) - begin);
+}
+
+void DumpAsXla() {
+  const char* const from = std::getenv("VRAMSCOPE_TEST_XLA_DUMP");
+  const std::string to = DumpFolder();
+  if (from == nullptr || to.empty())
+    return;
+  std::filesystem::create_directories(to);
+  std::filesystem::copy(from, to,
+                        std::filesystem::copy_options::recursive |
+                            std::filesystem::copy_options::copy_symlinks |
+                            std::filesystem::copy_options::overwrite_existing);
+}
+
 // What XLA has in use beside its buffers is read at marks.
 void Beside(const std::vector<Plugin>& plugins) {
   const Word buffer = FromHost(plugins[0], 0, 100'000);
@@ -371,6 +398,7 @@ int main(int count, char** arguments) {
   for (int i = 1; i < count; ++i)
     plugins.push_back(Plugin::Open(arguments[i]));
   REQUIRE(!plugins.empty());
+  DumpAsXla();
   Step("opened");
   if (std::getenv("VRAMSCOPE_TEST_CLIENT_ENDS") != nullptr) {
     EndClients(plugins);
