@@ -105,12 +105,12 @@ bool AreOfModel(const RuleInput& input, const std::vector<size_t>& loaded) {
 }  // namespace
 
 std::vector<Proposal> ProposeDroppingGradients(const RuleInput& input) {
-  constexpr int64_t kFewestIterations = 3;
+  constexpr int64_t kFewestKept = 3;
   const tables::Tables& tables = input.recording.tables();
   const tables::ProcessId process = RowOf(tables.accounts, input.blocks.account).process;
   const ProcessIterations& iterations = input.iterations;
   // Several optimizers may step at different times. A graph keeps its addresses.
-  if (iterations.empty() || iterations.count() - iterations.first() < kFewestIterations ||
+  if (iterations.empty() || iterations.count() - iterations.first() < kFewestKept ||
       RowOf(tables.processes, process).iterations_by != tables::IterationsBy::kSteps ||
       tables::NoteOf(input.recording, tables::kOptimizersNote).find(',') !=
           std::string_view::npos ||

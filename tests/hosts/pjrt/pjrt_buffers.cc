@@ -404,8 +404,8 @@ int main(int count, char** arguments) {
     EndClients(plugins);
     return 0;
   }
-  if (const char* const count = std::getenv("VRAMSCOPE_TEST_EXECUTIONS")) {
-    ExecuteOften(plugins, std::atoi(count));
+  if (const char* const executions = std::getenv("VRAMSCOPE_TEST_EXECUTIONS")) {
+    ExecuteOften(plugins, std::atoi(executions));
     return 0;
   }
   EveryOrigin(plugins);
