@@ -11,7 +11,7 @@ RULES = {
 }  # fmt: skip
 ON_PURPOSE = (
     "kv_cache", "carried_state", "frozen", "accumulated", "averaged", "accumulated_zeroed", "slow_optimizer", "bucket_views", "assigned_state",
-    "loaded_data",
+    "loaded_data", "slow_like_optimizer",
 )  # fmt: skip
 MOST_OFF = 0.05
 

@@ -87,6 +87,7 @@ TEST_F(CommunicatorsRuleTest, NotOneAfterTheOther) {
     Add(rank, "0xa of 2 ranks", 484, 20, 100);
     Add(rank, "0xb of 2 ranks", 480, 100, 950);
   }
+  builder_.Row(tables::SiteId{1}, 200, 900, 1000);  // the peak is the second one's
   EXPECT_TRUE(Advice().savings.empty());
 }
 

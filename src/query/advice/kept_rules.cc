@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -37,9 +38,12 @@ std::optional<int64_t> NextOf(const std::vector<int64_t>& times, int64_t after_n
 
 // ---- zero_grad: gradients that outlive their step
 
-bool IsOfDistributed(std::string_view /*function*/, std::string_view file) {
-  return file.find("torch/nn/parallel/") != std::string_view::npos ||
-         file.find("torch/distributed/") != std::string_view::npos;
+// They may step at different times, so that one adds up gradients over the other's steps.
+bool HasOptimizersOfSeveralClasses(const RuleInput& input, tables::ProcessId process) {
+  const tables::Tables& tables = input.recording.tables();
+  const std::string_view classes = tables::NoteOf(input.recording, tables::kOptimizersNote);
+  return RowOf(tables.processes, process).iterations_by != tables::IterationsBy::kSteps ||
+         classes.find(',') != std::string_view::npos;
 }
 
 // By operator and size, when a backward freed what it made: of a gradient that is there already, a
@@ -109,46 +113,44 @@ std::vector<Proposal> ProposeDroppingGradients(const RuleInput& input) {
   const tables::Tables& tables = input.recording.tables();
   const tables::ProcessId process = RowOf(tables.accounts, input.blocks.account).process;
   const ProcessIterations& iterations = input.iterations;
-  // Several optimizers may step at different times. A graph keeps its addresses.
-  if (iterations.empty() || iterations.count() - iterations.first() < kFewestKept ||
-      RowOf(tables.processes, process).iterations_by != tables::IterationsBy::kSteps ||
-      tables::NoteOf(input.recording, tables::kOptimizersNote).find(',') !=
-          std::string_view::npos ||
+  // A graph keeps its addresses.
+  if (iterations.count() - iterations.first() < kFewestKept ||
+      HasOptimizersOfSeveralClasses(input, process) ||
       std::ranges::any_of(tables.graphs,
                           [&](const auto& graph) { return graph.process == process; }))
     return {};
   const std::vector<int64_t> forward_ns = ForwardTimes(input);
   const AddedGradients added(input);
-  StackQuestion is_of_distributed(input.recording, IsOfDistributed);
   Proposal proposal;
   std::map<tables::FrameId, uint64_t> lines;
-  std::map<int64_t, uint64_t> bytes_at;  // what outlives each iteration
+  std::set<int64_t> outlived;  // iterations
   for (size_t i = 0; i < input.blocks.all.size(); ++i) {
     const LiveBlock& block = input.blocks.all[i];
     const SiteRow& site = SiteOf(input, block);
-    if (site.category != Category::kGradient || site.phase != Phase::kBackward ||
-        is_of_distributed.Of(site.stack))
+    // Buckets that are gradients are not made in a backward.
+    if (site.category != Category::kGradient || site.phase != Phase::kBackward)
       continue;
     const int64_t begin = std::max(iterations.NumberAt(block.alloc_ns), iterations.first());
     for (int64_t k = begin; k + 1 < iterations.count(); ++k) {
       const int64_t step_ns = iterations.EndOf(k);
       const auto forward = NextOf(forward_ns, step_ns);
       const auto backward = NextOf(input.blocks.backward_ns, step_ns);
-      if (!forward || !backward || block.end_ns <= *forward)
+      if (!forward || !backward || block.end_ns <= step_ns)
         break;
-      const auto freed = added.FreedAfter(block, step_ns);
-      // It is zeroed, or dropped when the next backward begins. What goes later is added to.
+      // It is zeroed, or dropped when the next backward begins. Otherwise it is dropped in time, or
+      // added to. One optimizer does the same with all.
       const bool stays = block.end_ns > iterations.BeginOf(iterations.count() - 1);
-      if (!stays && block.end_ns > *backward)
-        break;
+      if (block.end_ns <= *forward || (!stays && block.end_ns > *backward))
+        return {};
+      const auto freed = added.FreedAfter(block, step_ns);
       proposal.changes.absences.push_back(
           {i, step_ns, freed && *freed <= iterations.EndOf(k + 1) ? *freed : *backward});
       lines[input.lines.Of(site.place)] += block.bytes;
-      bytes_at[k] += block.bytes;
+      outlived.insert(k);
     }
   }
   // All iterations do the same.
-  if (bytes_at.size() + 1 < static_cast<size_t>(iterations.count() - iterations.first()))
+  if (outlived.size() + 1 < static_cast<size_t>(iterations.count() - iterations.first()))
     return {};
   proposal.place = PlaceText(input, lines);
   proposal.change =

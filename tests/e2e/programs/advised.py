@@ -230,16 +230,22 @@ def run_accumulated_zeroed(_):
             optimizer.zero_grad(set_to_none=False)
 
 
-def run_slow_optimizer(_):
-    """One optimizer steps each time, the other adds up the gradients of all steps."""
+def run_slow_optimizer(_, slow=torch.optim.AdamW):
+    """One optimizer steps each time, the other adds up the gradients of three steps."""
     model = wide()
     often = torch.optim.SGD(model[:3].parameters(), lr=0.1, fused=True)
-    rarely = torch.optim.AdamW(model[3:].parameters(), fused=True)
-    for step in range(STEPS):
-        model(torch.randn(8 * BATCH, 512)).square().mean().backward()
+    rarely = slow(model[3:].parameters(), lr=0.1, fused=True)
+    for step in range(2 * STEPS):
+        model(torch.randn(128 * BATCH, 512)).square().mean().backward()
         often.step()
         often.zero_grad()
-    rarely.step()
+        if step % 3 == 2:
+            rarely.step()
+            rarely.zero_grad(set_to_none=False)
+
+
+def run_slow_like_optimizer(_):
+    run_slow_optimizer(_, torch.optim.SGD)
 
 
 def run_bucket_views(_):

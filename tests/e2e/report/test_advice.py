@@ -94,7 +94,7 @@ def test_a_recording_that_the_model_does_not_reproduce(tmp_path: Path) -> None:
     "program",
     [
         "kv_cache", "carried_state", "frozen", "accumulated", "averaged", "accumulated_zeroed", "slow_optimizer", "bucket_views",
-        "assigned_state", "loaded_data",
+        "assigned_state", "loaded_data", "slow_like_optimizer",
     ],
 )  # fmt: skip
 def test_what_is_on_purpose_is_left_alone(tmp_path: Path, program: str) -> None:
