@@ -142,6 +142,9 @@ std::vector<Proposal> ProposeDroppingGradients(const RuleInput& input) {
       const bool stays = block.end_ns > iterations.BeginOf(iterations.count() - 1);
       if (block.end_ns <= *forward || (!stays && block.end_ns > *backward))
         return {};
+      // Each needs an allocation of the next backward, but in a damaged file.
+      if (proposal.changes.absences.size() == input.blocks.all.size())
+        return {};
       const auto freed = added.FreedAfter(block, step_ns);
       proposal.changes.absences.push_back(
           {i, step_ns, freed && *freed <= iterations.EndOf(k + 1) ? *freed : *backward});
