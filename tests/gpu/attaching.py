@@ -190,7 +190,8 @@ def native_case(bench):
     problems = [f"{entry['name']} is broken" for entry in report["invariants"] if not entry["holds"]]
     if "right" not in output:
         problems.append("another result")
-    if sum(requests.values()) != 32 * MIB:
+    # At the peak it may be a request from before the recording: it has no stack.
+    if sum(requests.values()) + rows.get("unknown owner", 0) != 32 * MIB:
         problems.append(f"its requests are {requests}")
     return {"rows": rows, "residual": residual, "seconds_for_3": seconds, "problems": problems}
 
