@@ -74,7 +74,7 @@ void AddProgram(const query::XlaProgram& program, TextLines* text) {
   const std::vector<AlikeOperations> groups = GroupAlike(program);
   TextTable table(text, {{.title = "bytes", .width = 10},
                          {.title = "count", .width = 5, .gap = 2},
-                         {.title = "line", .width = 8, .most = 36, .fit = Fit::kCutStart, .gap = 2},
+                         {.title = "line", .width = 8, .most = 28, .fit = Fit::kCutStart, .gap = 2},
                          {.title = "", .width = 5, .most = 20, .fit = Fit::kLeft, .gap = 2},
                          {.title = "operation", .fit = Fit::kCutStart, .gap = 2}});
   table.AddTitles();
