@@ -548,7 +548,21 @@ TEST_F(FiguresTest, ACallUnderWayAtTheFirstFigureIsNotFromBefore) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
-// As before, but the driver had not taken the memory yet.
+TEST_F(FiguresTest, AFreeUnderWayAtTheFirstFigureIsNotFromBefore) {
+  device_.Late();
+  device_.Moved(32).from_before = true;
+  Move& freed = device_.Moved(-32);
+  freed.from_before = true;
+  device_.Figure(732);
+  freed.when.end_ns = device_.Sample(741).when.end_ns + 1000;
+  device_.Figure(700);
+  device_.Sample(709);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 700), Pair("RM-internal", 9)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+// The driver had not taken the memory yet.
 TEST_F(FiguresTest, ACallUnderWayAtTheFirstFigureMayTakeItsMemoryLater) {
   device_.Late();
   const int64_t first_ns = device_.Figure(700).when.begin_ns;

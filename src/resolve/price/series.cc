@@ -187,8 +187,9 @@ void SeriesMaker::FindLateStarts() {
             [](const LateStart& a, const LateStart& b) { return a.time_ns < b.time_ns; });
 }
 
-// The first figure outside of the process's calls tells whether its first one had the memory of a
-// call under way.
+// The process's first figure may have memory of a call under way: of an allocation, which counts
+// when it ends, or of a free, which counted when it began. The first figure outside of its calls
+// tells.
 void SeriesMaker::FindTaken(LateStart* start) const {
   constexpr size_t kMostFigures = 64;
   const auto overlaps = [](const When& a, const When& b) {
@@ -197,10 +198,11 @@ void SeriesMaker::FindTaken(LateStart* start) const {
   const ProcessSample& first = input_.figures[start->figure];
   int64_t asked = 0;
   for (const Move& move : input_.moves) {
-    if (move.process != start->process || move.bytes <= 0 || move.when.time_ns <= start->time_ns ||
+    const bool is_counted = move.when.time_ns <= start->time_ns;
+    if (move.process != start->process || is_counted != (move.bytes < 0) ||
         !overlaps(move.when, first.when))
       continue;
-    asked += move.bytes;
+    asked += std::abs(move.bytes);
     start->taken_until_ns = std::max(start->taken_until_ns, move.when.end_ns);
   }
   const size_t end = std::min(input_.figures.size(), start->figure + kMostFigures);

@@ -66,7 +66,7 @@ struct LateStart {
   int64_t since_ns = 0;
   size_t figure = 0;             // NVML's
   std::optional<size_t> sample;  // the last before it, or the first one soon after
-  // What a call under way had taken by then, which counts when it ends, and when it ended.
+  // What calls under way had of it, which is not of the ledger then, and when they ended.
   int64_t taken_bytes = 0;
   int64_t taken_until_ns = 0;
 };
