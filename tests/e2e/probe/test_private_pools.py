@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from places import FAKE, MIB, VRAMSCOPE
+from places import FAKE, HOSTS, MIB, VRAMSCOPE
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
@@ -81,6 +81,20 @@ warm_up(-1)
 warm_up(2**31)
 """
 
+# torch_memory_saver's pluggable mode: its library is opened when PyTorch runs already.
+REGION = """
+saver = ctypes.CDLL("SAVER")
+saver.tms_set_interesting_region.argtypes = [ctypes.c_bool]
+SIZE = ctypes.c_size_t(8 * MIB)
+address, handle = ctypes.c_uint64(), ctypes.c_uint64()
+assert cuda.cuMemAddressReserve(ctypes.byref(address), SIZE, SIZE, ctypes.c_uint64(0), ctypes.c_uint64(0)) == 0
+assert cuda.cuMemCreate(ctypes.byref(handle), SIZE, (ctypes.c_uint32 * 8)(1, 0, 1, 0), ctypes.c_uint64(0)) == 0
+saver.tms_set_interesting_region(True)
+saver.tms_set_current_tag(b"kv_cache")
+assert saver.saver_map(cuda.cuMemMap, address, SIZE, handle) == 0
+report(address.value, 6 * MIB, 0, 0, 1)
+"""
+
 
 def run(tmp_path, program: str) -> str:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
@@ -124,7 +138,7 @@ def test_each_captured_graph_is_a_row(tmp_path):
         [VRAMSCOPE, "report", tmp_path / "x.vram", "--phases", "--json"], capture_output=True, text=True, timeout=60, check=True
     )
     answer = json.loads(done.stdout)
-    assert answer["phases"] == []
+    assert answer["phases"] == [] and not text.startswith("\n")
     graphs = {entry["name"]: entry for entry in answer["graphs"]}
     assert list(graphs) == [
         "batch_size=4 in capture_one", "batch_size=2 in capture_one", "<string>:21 in capture",
@@ -133,3 +147,13 @@ def test_each_captured_graph_is_a_row(tmp_path):
     assert list(blocks.values()) == [8 * MIB, 2 * MIB, 18 * MIB], text
     assert [entry["count"] for entry in graphs.values()] == [2, 1, 3]
     assert "\n  CUDA graph " in text, text
+
+
+def test_a_saver_that_is_opened_later_tells_its_region(tmp_path):
+    run(tmp_path, REGION.replace("SAVER", str(HOSTS / "torch_memory_saver_stand_in.so")))
+    done = subprocess.run(
+        [VRAMSCOPE, "report", tmp_path / "x.vram", "--at", "end", "--by", "tag,category", "--json"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    found = {tuple(row["path"]): row["bytes"] for row in json.loads(done.stdout)["rows"]}
+    assert found[("kv_cache", "kv cache")] == 6 * MIB, found

@@ -23,14 +23,6 @@ bool IsA(const char* object, const char* type_name) {
   return std::strcmp(ReadAt<const char*>(type, kTypeName), type_name) == 0;
 }
 
-struct MemoryReader {
-  template <class T>
-  bool Get(const char* address, T* value) const {
-    std::memcpy(value, address, sizeof *value);
-    return true;
-  }
-};
-
 // PyLongObject: a count of digits with a sign, then digits of 30 bits. 0 if it is not of one digit
 // and positive.
 uint32_t PositiveDigit(const char* object) {
@@ -87,7 +79,7 @@ size_t DescribeBatch(char* out, size_t capacity) {
   if (thread_state == nullptr)
     return 0;
   const PythonLayout& layout = g_python.layout;
-  const MemoryReader reader;
+  const PlainReader reader;
   const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
   for (uint32_t depth = 0; cursor != nullptr && depth < kMaxPythonDepth; ++depth) {
     const char* const at = cursor;

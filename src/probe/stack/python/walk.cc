@@ -58,14 +58,6 @@ struct ModuleNames {
   }
 };
 
-struct PlainReader {
-  template <class T>
-  VRAMSCOPE_ALWAYS_INLINE bool Get(const char* address, T* value) const {
-    std::memcpy(value, address, sizeof *value);
-    return true;
-  }
-};
-
 // The module that a frame builds or moves, 0 if it does neither. Too slow for every event:
 // called for new stacks, and by code that holds the GIL.
 uintptr_t ModuleInSetUp(const PythonLayout& layout,

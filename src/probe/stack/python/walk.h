@@ -66,6 +66,15 @@ inline uint64_t Untagged(const PythonLayout& layout, uint64_t reference) {
   return reference & ~uint64_t{layout.reference_tags};
 }
 
+// For the calling thread's own frames.
+struct PlainReader {
+  template <class T>
+  VRAMSCOPE_ALWAYS_INLINE bool Get(const char* address, T* value) const {
+    std::memcpy(value, address, sizeof *value);
+    return true;
+  }
+};
+
 // One step of the walk: reads `*cursor` through Reader, moves it to the caller, and returns whether
 // the frame is a Python frame. Reader::Get<T>(address, T*) may fail (calibration) or be a plain
 // load.

@@ -15,6 +15,7 @@
 #include "probe/hooks/cuda/state/overflow.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
+#include "probe/hooks/cuda/state/requester.h"
 #include "probe/platform/dynamic.h"
 #include "probe/platform/symbol_table.h"
 #include "probe/session/stream.h"
@@ -226,6 +227,7 @@ void Attach(const LoadedDriver& driver, Route route) {
     return;
   OtherTools tools;
   FindOtherTools(&tools);
+  LookForSaver();
   AttachState state = AttachState::kNone;
   if (g_state.compare_exchange_strong(state, AttachState::kAttaching, std::memory_order_acq_rel)) {
     g_attachment.base = driver.base;
@@ -290,6 +292,7 @@ void ObserveNamespace(const char* file) {
 void ObserveOpening(const Opening& opening) {
   if (opening.in_namespace)
     return ObserveNamespace(opening.file);
+  ObserveSaver(opening.file);
   LookForDrivers(Route::kLate);
   if (IsSettled())
     return;
@@ -308,6 +311,7 @@ void Begin() {
 }
 
 void BeginLate() {
+  LookForSaver();
   CudaAttachLoaded();
 }
 

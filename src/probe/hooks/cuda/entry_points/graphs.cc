@@ -185,9 +185,10 @@ CUresult EndCapture(CUstream stream, CUgraph* graph) {
   if (result == kSuccess || !IsCapturing(stream, kPerThread))
     NoteCaptureEnd(stream, kPerThread);
   TellObserver(true);
-  if (call.watching())
-    RecordCapture(false);
-  if (call.watching() && !IsAnyStreamCapturing()) {
+  if (!call.watching())
+    return result;
+  RecordCapture(false);
+  if (!IsAnyStreamCapturing()) {
     const Place place = CurrentPlace();
     ReadPoolsAfterSynchronisation();
     if (IsInTable(place.device) && g_graph_figures[place.device].stale.IsSet())

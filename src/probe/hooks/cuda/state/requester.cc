@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 
@@ -44,6 +45,9 @@ constexpr Listed kListed[] = {
 };
 // A program that has one of these can hand any of its memory to it.
 constexpr const char* kPassingOn[] = {"libmpi", "libnvshmem", "libucp"};
+
+constexpr char kSaver[] = "torch_memory_saver";
+constinit std::atomic<bool> g_has_saver{false};
 
 bool BeginsWith(const char* text, const char* prefix) {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
@@ -109,10 +113,22 @@ Requester FindRequester() {
   return requester;
 }
 
+void ObserveSaver(const char* file) {
+  if (BeginsWith(FileName(file), kSaver))
+    g_has_saver.store(true, std::memory_order_relaxed);
+}
+
+void LookForSaver() {
+  if (FindLoadedLibrary(kSaver) != nullptr)
+    g_has_saver.store(true, std::memory_order_relaxed);
+}
+
 // Its functions read variables of the thread. `resume` maps memory outside of any region.
 const char* FindRegionTag() {
+  if (!g_has_saver.load(std::memory_order_relaxed))
+    return nullptr;
   Binary caller{};
-  if (!FindCaller(&caller) || !BeginsWith(FileName(caller.path), "torch_memory_saver"))
+  if (!FindCaller(&caller) || !BeginsWith(FileName(caller.path), kSaver))
     return nullptr;
   void* const saver = ReferToLoaded(caller.path);
   if (saver == nullptr)

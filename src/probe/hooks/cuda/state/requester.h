@@ -22,7 +22,11 @@ Requester FindRequester();
 Requester ClassifyBinary(const char* path);
 
 // The tag of torch_memory_saver's region that the thread is in, if the saver made the call, else
-// nullptr. It stays valid until the thread enters another region.
+// nullptr. It stays valid until the thread enters another region. In a process without a saver this
+// is one load.
 const char* FindRegionTag();
+// A library is about to be opened; some are loaded already, which takes the loader's lock.
+void ObserveSaver(const char* file);
+void LookForSaver();
 
 }  // namespace vramscope::probe::cuda
