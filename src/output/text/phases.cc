@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 
 #include "output/answers.h"
 #include "output/names.h"
@@ -31,18 +30,18 @@ std::string LeftText(const query::EnginePhase& phase) {
   return text;
 }
 
-// A table for each process and device. All phases together are the whole run, all graphs are not.
+// A table for each process and device: of phases, which are the whole run together, or of graphs.
 void AddTables(std::span<const query::EnginePhase> all,
-               const char* kind,
+               bool is_whole,
                const tables::Recording& recording,
                TextLines* text) {
-  const bool is_whole = std::string_view(kind) == "phase";
+  const char* const kind = is_whole ? "phase" : "CUDA graph";
   for (size_t begin = 0; begin < all.size();) {
     const query::EnginePhase& first = all[begin];
     size_t end = begin;
     while (end < all.size() && all[end].process == first.process && all[end].device == first.device)
       ++end;
-    if (begin != 0 || !is_whole)
+    if (text->size() != 0)
       text->Add("");
     const tables::ProcessRow& process = RowOf(recording.tables().processes, first.process);
     text->AddCut(fmt::format("{} of process {} ({})", DeviceMark(recording, first.device),
@@ -74,8 +73,8 @@ std::string FormatPhases(const query::EnginePhases& phases,
                          const tables::Recording& recording,
                          const Style& style) {
   TextLines text(style);
-  AddTables(phases.phases, "phase", recording, &text);
-  AddTables(phases.graphs, "CUDA graph", recording, &text);
+  AddTables(phases.phases, true, recording, &text);
+  AddTables(phases.graphs, false, recording, &text);
   const std::vector<std::string> notes = PhaseNotes(phases, recording);
   if (!notes.empty())
     text.Add("");

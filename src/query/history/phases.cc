@@ -72,8 +72,10 @@ std::vector<Listed> ListPhases(const tables::Recording& recording) {
 
 // An engine is a library itself: the innermost frame that is not PyTorch's, such as the one of
 // `with torch.cuda.graph(...)`.
-tables::FrameId CapturingFrame(const tables::Recording& recording, tables::StackId stack) {
-  for (const tables::FrameId frame : ShownStacks(recording).Of(stack).frames) {
+tables::FrameId CapturingFrame(const tables::Recording& recording,
+                               const ShownStacks& stacks,
+                               tables::StackId stack) {
+  for (const tables::FrameId frame : stacks.Of(stack).frames) {
     const std::string_view file = recording.string(recording.tables().frames[frame.value].file);
     if (file.find("/torch/") == std::string_view::npos && Basename(file) != "contextlib.py")
       return frame;
@@ -83,10 +85,11 @@ tables::FrameId CapturingFrame(const tables::Recording& recording, tables::Stack
 
 // Captures of one batch size, or at one line, are one row.
 std::vector<Listed> ListGraphs(const tables::Recording& recording) {
+  const ShownStacks stacks(recording);
   std::vector<Listed> listed;
   for (const tables::GraphRow& row : recording.tables().graphs) {
     std::string name(recording.string(row.size));
-    if (const tables::FrameId frame = CapturingFrame(recording, row.stack);
+    if (const tables::FrameId frame = CapturingFrame(recording, stacks, row.stack);
         name.empty() && frame.value != 0) {
       name = FormatFrame(recording, frame);
     }
