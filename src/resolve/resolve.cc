@@ -14,8 +14,8 @@
 #include "resolve/ledger/ledger.h"
 #include "resolve/naming.h"
 #include "resolve/read_ahead.h"
+#include "resolve/xla_operations.h"
 #include "tables/imported.h"
-#include "trace/xla/dump_folder.h"
 
 namespace vramscope::resolve {
 namespace {
@@ -54,7 +54,7 @@ class TablesOf {
     AddShared();
     AddChanges();
     AddProgram();
-    AddXlaPrograms();
+    AddLoss(AddXlaOperations(trace_, ledger_.xla_programs(), &names_, &out_));
     AddTrust();
     names_.MoveTo(&out_);
     return std::move(out_);
@@ -81,8 +81,6 @@ class TablesOf {
   void AddProgram();
   void AddPhases();
   void AddGraphs();
-  void AddXlaPrograms();
-  void AddXlaRows(std::string_view program, uint64_t temp_bytes, const trace::XlaPeak& peak);
   void AddTrust();
   void AddLoss(const trace::Loss& loss);
   // By the pricer's process number; kNoIndex: the process never used the device.
@@ -552,113 +550,6 @@ void TablesOf::AddGraphs() {
   }
   std::stable_sort(out_.graphs.begin(), out_.graphs.end(),
                    [](const auto& a, const auto& b) { return a.process.value < b.process.value; });
-}
-
-// A text of which a file has thousands.
-std::string_view Cut(std::string_view text) {
-  constexpr size_t kMostBytes = 1024;
-  return text.substr(0, kMostBytes);
-}
-
-void TablesOf::AddXlaPrograms() {
-  constexpr size_t kMostTextBytes = size_t{32} << 20;
-  constexpr size_t kMostNotes = 16;
-  const trace::SessionInfo& session = trace_.session();
-  if (session.xla_dumps.empty())
-    return;
-  struct Program {
-    std::string name;
-    uint64_t temp_bytes = 0;
-    trace::XlaPeak peak;
-  };
-  trace::XlaDumpFolder dumps(session.xla_dumps, session.start_wall_ns, IsUserFile);
-  std::vector<Program> programs;
-  std::map<std::string, size_t> by_file;
-  trace::Loss unread{"XLA programs without a readable dump"};
-  size_t text_bytes = 0;
-  for (const auto& [id, recorded_bytes] : ledger_.xla_programs().all()) {
-    Program program{std::string(Cut(trace_.string(id))), recorded_bytes, {}};
-    auto found = dumps.Find(program.name, recorded_bytes);
-    if (found && text_bytes > kMostTextBytes)
-      found = util::Status::Error("too many operations in all programs");
-    if (found) {
-      program.temp_bytes = std::max(recorded_bytes, found->peak.temp_bytes);
-      const auto [known, is_new] = by_file.try_emplace(found->file, programs.size());
-      if (!is_new) {
-        uint64_t& bytes = programs[known->second].temp_bytes;
-        bytes = std::max(bytes, program.temp_bytes);
-        continue;
-      }
-      program.peak = std::move(found->peak);
-      for (const trace::XlaOperation& operation : program.peak.operations)
-        text_bytes += program.name.size() + operation.instruction.size() +
-                      operation.hlo.op_name.size() + operation.hlo.place.file.size();
-    } else if (recorded_bytes != 0) {
-      if (++unread.count <= kMostNotes) {
-        out_.notes.push_back({names_.AddText("XLA dump of " + program.name),
-                              names_.AddText("not read: " + found.status().message())});
-      }
-      unread.bytes += recorded_bytes;
-    } else {
-      continue;  // a program without temporary memory
-    }
-    programs.push_back(std::move(program));
-  }
-  std::stable_sort(programs.begin(), programs.end(),
-                   [](const Program& a, const Program& b) { return a.temp_bytes > b.temp_bytes; });
-  for (const Program& program : programs)
-    AddXlaRows(program.name, program.temp_bytes, program.peak);
-  unread.count += ledger_.xla_programs().unlisted();
-  AddLoss(unread);
-}
-
-// The last row is what is not live at the peak, and all of a program without a dump.
-void TablesOf::AddXlaRows(std::string_view program,
-                          uint64_t temp_bytes,
-                          const trace::XlaPeak& peak) {
-  constexpr size_t kMostRows = 4096;
-  tables::XlaOperationRow row;
-  row.program = names_.AddText(program);
-  row.temp_bytes = temp_bytes;
-  uint64_t left_bytes = temp_bytes;
-  for (size_t i = 0; i < peak.operations.size(); ++i) {
-    const trace::XlaOperation& operation = peak.operations[i];
-    left_bytes -= operation.bytes;
-    if (i >= kMostRows) {
-      // Small ones of a very large program are one row.
-      out_.xla_operations.back().bytes += operation.bytes;
-      continue;
-    }
-    row.bytes = operation.bytes;
-    row.instruction = names_.AddText(Cut(operation.instruction));
-    row.op_name = names_.AddText(Cut(operation.hlo.op_name));
-    row.frame = {};
-    if (const trace::HloPlace& place = operation.hlo.place; place.line != 0) {
-      tables::FrameRow frame;
-      frame.function = names_.AddText(Cut(place.function));
-      frame.file = names_.AddText(place.file);
-      frame.line = place.line;
-      frame.library = IsUserFile(place.file) ? 0 : 1;
-      row.frame = names_.AddFrame(frame);
-    }
-    row.fused = operation.hlo.fused;
-    row.rematerialized = operation.hlo.rematerialized ? 1 : 0;
-    if (i + 1 == kMostRows && peak.operations.size() > kMostRows) {
-      row.instruction =
-          names_.AddText("(" + std::to_string(peak.operations.size() - i) + " smaller ones)");
-      row.op_name = {};
-      row.frame = {};
-      row.fused = row.rematerialized = 0;
-    }
-    out_.xla_operations.push_back(row);
-  }
-  if (left_bytes != 0 || peak.operations.empty()) {
-    tables::XlaOperationRow rest;
-    rest.program = row.program;
-    rest.temp_bytes = temp_bytes;
-    rest.bytes = left_bytes;
-    out_.xla_operations.push_back(rest);
-  }
 }
 
 void TablesOf::AddLoss(const trace::Loss& loss) {
